@@ -13,9 +13,6 @@ static gp_status relu_lower(const gp_layer *layer, gp_lowering *lowering, gp_err
 
 const gp_layer_type gp_relu_type = {
     .name = "relu",
-    .size = sizeof(gp_layer),
-    .read = gp_layer_read_nothing,
-    .infer = gp_layer_same_shape,
     .lower = relu_lower,
 };
 
@@ -68,7 +65,6 @@ const gp_layer_type gp_leaky_relu_type = {
     .main_option = "slope",
     .size = sizeof(activation),
     .read = leaky_relu_read,
-    .infer = gp_layer_same_shape,
     .lower = activation_lower,
 };
 
@@ -77,7 +73,6 @@ const gp_layer_type gp_gelu_type = {
     .main_option = "tanh",
     .size = sizeof(activation),
     .read = gelu_read,
-    .infer = gp_layer_same_shape,
     .lower = activation_lower,
 };
 
@@ -85,7 +80,6 @@ const gp_layer_type gp_silu_type = {
     .name = "silu",
     .size = sizeof(activation),
     .read = plain_read,
-    .infer = gp_layer_same_shape,
     .lower = activation_lower,
 };
 
@@ -93,7 +87,6 @@ const gp_layer_type gp_sigmoid_type = {
     .name = "sigmoid",
     .size = sizeof(activation),
     .read = plain_read,
-    .infer = gp_layer_same_shape,
     .lower = activation_lower,
 };
 
@@ -101,6 +94,5 @@ const gp_layer_type gp_tanh_type = {
     .name = "tanh",
     .size = sizeof(activation),
     .read = plain_read,
-    .infer = gp_layer_same_shape,
     .lower = activation_lower,
 };

@@ -30,15 +30,12 @@ static gp_status batch_norm_read(gp_layer *layer, const gp_choice *choice, gp_er
     return gp_layer_read_boolean(choice, "affine", false, &self->affine, err);
 }
 
-static gp_status batch_norm_infer(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output, gp_error *err) {
+static gp_status batch_norm_infer(gp_layer *layer, gp_error *err) {
     char text[GP_SHAPE_TEXT];
-    (void)layer;
-    (void)count;
-    if (inputs[0].rank == 2)
+    if (layer->inputs[0].rank == 2)
         return gp_fail(err, GP_CONFIG,
                        "takes a picture [channels, height, width] or [width]; rows %s are not available yet",
-                       gp_shape_text(text, inputs[0]));
-    *output = inputs[0];
+                       gp_shape_text(text, layer->inputs[0]));
     return GP_OK;
 }
 

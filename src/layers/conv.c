@@ -30,21 +30,20 @@ static gp_status conv_read(gp_layer *layer, const gp_choice *choice, gp_error *e
     return gp_layer_read_boolean(choice, "bias", false, &self->bias, err);
 }
 
-static gp_status conv_infer(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output, gp_error *err) {
+static gp_status conv_infer(gp_layer *layer, gp_error *err) {
     const conv *self = (const conv *)layer;
     const gp_conv_attributes *attributes = &self->attributes;
     int64_t size[2];
-    (void)count;
-    GP_RETURN_IF_FAILED(gp_layer_check_picture(inputs[0], err));
-    if (inputs[0].dim[0] % attributes->groups)
+    GP_RETURN_IF_FAILED(gp_layer_check_picture(layer->inputs[0], err));
+    if (layer->inputs[0].dim[0] % attributes->groups)
         return gp_fail(err, GP_CONFIG, "groups %" PRId64 " does not divide its %" PRId64 " input channels",
-                       attributes->groups, inputs[0].dim[0]);
+                       attributes->groups, layer->inputs[0].dim[0]);
     if (self->out % attributes->groups)
         return gp_fail(err, GP_CONFIG, "groups %" PRId64 " does not divide its %" PRId64 " output channels",
                        attributes->groups, self->out);
-    GP_RETURN_IF_FAILED(gp_layer_window(inputs[0], attributes->kernel, attributes->stride, attributes->pad,
+    GP_RETURN_IF_FAILED(gp_layer_window(layer->inputs[0], attributes->kernel, attributes->stride, attributes->pad,
                                         attributes->dilation, size, err));
-    *output = (gp_shape){3, {self->out, size[0], size[1]}};
+    layer->output = (gp_shape){3, {self->out, size[0], size[1]}};
     return GP_OK;
 }
 

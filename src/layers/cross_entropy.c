@@ -22,15 +22,12 @@ static gp_status cross_entropy_read(gp_layer *layer, const gp_choice *choice, gp
     return gp_read_integer(ignore, "cross_entropy: ignore", INT64_MIN, INT64_MAX, &attributes->ignore, err);
 }
 
-static gp_status cross_entropy_infer(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output,
-                                     gp_error *err) {
-    const int64_t *dim = inputs[0].dim;
-    (void)layer;
-    (void)count;
+static gp_status cross_entropy_infer(gp_layer *layer, gp_error *err) {
+    const gp_shape *input = &layer->inputs[0];
     (void)err;
-    *output = (gp_shape){.rank = inputs[0].rank - 1};
-    if (inputs[0].rank == 2) output->dim[0] = dim[0];
-    if (inputs[0].rank == 3) *output = (gp_shape){2, {dim[1], dim[2]}};
+    layer->output = (gp_shape){.rank = input->rank - 1};
+    if (input->rank == 2) layer->output.dim[0] = input->dim[0];
+    if (input->rank == 3) layer->output = (gp_shape){2, {input->dim[1], input->dim[2]}};
     return GP_OK;
 }
 

@@ -18,13 +18,11 @@ static gp_status dropout_read(gp_layer *layer, const gp_choice *choice, gp_error
     return gp_layer_read_boolean(choice, "channels", false, &self->channels, err);
 }
 
-static gp_status dropout_infer(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output, gp_error *err) {
+static gp_status dropout_infer(gp_layer *layer, gp_error *err) {
     char text[GP_SHAPE_TEXT];
-    (void)count;
-    if (((const dropout *)layer)->channels && inputs[0].rank != 3)
+    if (((const dropout *)layer)->channels && layer->inputs[0].rank != 3)
         return gp_fail(err, GP_CONFIG, "drops whole channels of a picture [channels, height, width], not of %s",
-                       gp_shape_text(text, inputs[0]));
-    *output = inputs[0];
+                       gp_shape_text(text, layer->inputs[0]));
     return GP_OK;
 }
 

@@ -25,20 +25,16 @@ static gp_status element_loss_lower(const gp_layer *layer, gp_lowering *lowering
 
 const gp_layer_type gp_mse_type = {
     .name = "mse",
-    .size = sizeof(gp_layer),
     .loss = true,
     .read = element_loss_read,
-    .infer = gp_layer_same_shape,
     .lower = element_loss_lower,
     .lower_mini_batch = gp_loss_lower_mini_batch,
 };
 
 const gp_layer_type gp_bce_logits_type = {
     .name = "bce_logits",
-    .size = sizeof(gp_layer),
     .loss = true,
     .read = element_loss_read,
-    .infer = gp_layer_same_shape,
     .lower = element_loss_lower,
     .lower_mini_batch = gp_loss_lower_mini_batch,
 };

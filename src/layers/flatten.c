@@ -1,15 +1,13 @@
 /* flatten: a sample's elements as one row, in PyTorch's order. */
 #include "layers/types.h"
 
-static gp_status flatten_infer(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output, gp_error *err) {
+static gp_status flatten_infer(gp_layer *layer, gp_error *err) {
     int64_t elements;
-    (void)layer;
-    (void)count;
-    if (!gp_shape_elements(inputs[0], &elements)) {
+    if (!gp_shape_elements(layer->inputs[0], &elements)) {
         char text[GP_SHAPE_TEXT];
-        return gp_fail(err, GP_CONFIG, "its input %s is too large", gp_shape_text(text, inputs[0]));
+        return gp_fail(err, GP_CONFIG, "its input %s is too large", gp_shape_text(text, layer->inputs[0]));
     }
-    *output = (gp_shape){1, {elements}};
+    layer->output = (gp_shape){1, {elements}};
     return GP_OK;
 }
 
@@ -26,8 +24,6 @@ static gp_status flatten_lower(const gp_layer *layer, gp_lowering *lowering, gp_
 
 const gp_layer_type gp_flatten_type = {
     .name = "flatten",
-    .size = sizeof(gp_layer),
-    .read = gp_layer_read_nothing,
     .infer = flatten_infer,
     .lower = flatten_lower,
 };

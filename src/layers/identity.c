@@ -11,8 +11,5 @@ static gp_status identity_lower(const gp_layer *layer, gp_lowering *lowering, gp
 
 const gp_layer_type gp_identity_type = {
     .name = "identity",
-    .size = sizeof(gp_layer),
-    .read = gp_layer_read_nothing,
-    .infer = gp_layer_same_shape,
     .lower = identity_lower,
 };

@@ -1,20 +1,14 @@
 /* add and concat: layers that take several values. Their main option is `from`, which the graph reads. */
 #include "layers/types.h"
 
-static gp_status join_read(gp_layer *layer, const gp_choice *choice, gp_error *err) {
-    static const char *const known[] = {NULL};
-    return gp_layer_check_options(layer, choice, known, err);
-}
-
-static gp_status add_infer(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output, gp_error *err) {
-    (void)layer;
-    for (int i = 1; i < count; i++) {
+static gp_status add_infer(gp_layer *layer, gp_error *err) {
+    const gp_shape *inputs = layer->inputs;
+    for (int i = 1; i < layer->input_count; i++) {
         char first[GP_SHAPE_TEXT], other[GP_SHAPE_TEXT];
         if (!gp_shape_equal(inputs[i], inputs[0]))
             return gp_fail(err, GP_CONFIG, "takes values of one shape, not %s and %s", gp_shape_text(first, inputs[0]),
                            gp_shape_text(other, inputs[i]));
     }
-    *output = inputs[0];
     return GP_OK;
 }
 
@@ -68,17 +62,15 @@ static gp_status check_concat(const gp_shape *inputs, int i, gp_error *err) {
     return GP_OK;
 }
 
-static gp_status concat_infer(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output, gp_error *err) {
-    (void)layer;
-    gp_shape joined = inputs[0];
-    joined.dim[0] = 0;
-    for (int i = 0; i < count; i++) {
-        GP_RETURN_IF_FAILED(check_concat(inputs, i, err));
-        if (inputs[i].dim[0] > GP_LAYER_MAX_DIMENSION - joined.dim[0])
+static gp_status concat_infer(gp_layer *layer, gp_error *err) {
+    int64_t channels = 0;
+    for (int i = 0; i < layer->input_count; i++) {
+        GP_RETURN_IF_FAILED(check_concat(layer->inputs, i, err));
+        if (layer->inputs[i].dim[0] > GP_LAYER_MAX_DIMENSION - channels)
             return gp_fail(err, GP_CONFIG, "its output has too many channels");
-        joined.dim[0] += inputs[i].dim[0];
+        channels += layer->inputs[i].dim[0];
     }
-    *output = joined;
+    layer->output.dim[0] = channels;
     return GP_OK;
 }
 
@@ -113,9 +105,7 @@ static gp_status concat_lower(const gp_layer *layer, gp_lowering *lowering, gp_e
 const gp_layer_type gp_add_type = {
     .name = "add",
     .main_option = "from",
-    .size = sizeof(gp_layer),
     .joins = true,
-    .read = join_read,
     .infer = add_infer,
     .lower = add_lower,
 };
@@ -123,9 +113,7 @@ const gp_layer_type gp_add_type = {
 const gp_layer_type gp_concat_type = {
     .name = "concat",
     .main_option = "from",
-    .size = sizeof(gp_layer),
     .joins = true,
-    .read = join_read,
     .infer = concat_infer,
     .lower = concat_lower,
 };

@@ -43,17 +43,17 @@ typedef struct gp_layer gp_layer;
 typedef struct gp_layer_type {
     const char *name;
     const char *main_option; /* which may stand alone as its value (max_pool: 2 is kernel); NULL: none */
-    size_t size;             /* of the instance, whose first member is a gp_layer */
+    size_t size;             /* of the instance, whose first member is a gp_layer; 0: it is nothing more */
     bool loss;               /* takes prediction and target, makes no value */
     bool target_is_class;    /* of a loss: its target is classes, I64; else numbers, stored as values are */
     bool joins;              /* takes two values or more; else one */
 
-    /* Reads the options into the zeroed instance. GP_CONFIG with place. */
+    /* Reads the options into the zeroed instance; NULL: it has none of its own. GP_CONFIG with place. */
     gp_status (*read)(gp_layer *layer, const gp_choice *choice, gp_error *err);
-    /* Checks the inputs' shapes (of one sample) and gives the output's; the instance keeps what it needs. GP_CONFIG
-     * without place and without the layer's name: the caller puts both before it ("kernel 7 is larger than …"). A loss
-     * gives the target's shape. */
-    gp_status (*infer)(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output, gp_error *err);
+    /* Checks layer->inputs (of one sample), and sets layer->output, which has the first input's shape before; NULL:
+     * that is all. GP_CONFIG without place and without the layer's name: the caller puts both before it ("kernel 7 is
+     * larger than …"). A loss gives the target's shape. */
+    gp_status (*infer)(gp_layer *layer, gp_error *err);
     /* Fills specs and returns how many; NULL: none. After infer. */
     int (*params)(const gp_layer *layer, gp_param_spec specs[GP_LAYER_MAX_PARAMS]);
     /* All passes for micro-batches of lowering->samples (FORWARD, EVALUATE, BACKWARD). GP_CONFIG, like infer's, for

@@ -20,16 +20,14 @@ static gp_status linear_read(gp_layer *layer, const gp_choice *choice, gp_error 
     return gp_layer_only_false(choice, "transposed", err);
 }
 
-static gp_status linear_infer(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output, gp_error *err) {
+static gp_status linear_infer(gp_layer *layer, gp_error *err) {
     const linear *self = (const linear *)layer;
     char text[GP_SHAPE_TEXT];
-    (void)count;
-    if (inputs[0].rank > 2)
+    if (layer->inputs[0].rank > 2)
         return gp_fail(err, GP_CONFIG,
                        "takes rows [width] or [length, width], not the picture %s: put flatten before it",
-                       gp_shape_text(text, inputs[0]));
-    *output = inputs[0];
-    output->dim[output->rank - 1] = self->out;
+                       gp_shape_text(text, layer->inputs[0]));
+    layer->output.dim[layer->output.rank - 1] = self->out;
     return GP_OK;
 }
 

@@ -55,17 +55,16 @@ static gp_status avg_pool_read(gp_layer *layer, const gp_choice *choice, gp_erro
     return GP_OK;
 }
 
-static gp_status window_infer(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output, gp_error *err) {
+static gp_status window_infer(gp_layer *layer, gp_error *err) {
     const window_pool *self = (const window_pool *)layer;
     const int64_t *kernel = self->attributes.kernel, *stride = self->attributes.stride, *pad = self->attributes.pad;
     int64_t size[2];
-    (void)count;
-    GP_RETURN_IF_FAILED(gp_layer_check_picture(inputs[0], err));
+    GP_RETURN_IF_FAILED(gp_layer_check_picture(layer->inputs[0], err));
     for (int axis = 0; axis < 2; axis++)
-        size[axis] = gp_pool_outputs(inputs[0].dim[axis + 1], kernel[axis], stride[axis], pad[axis], self->ceil);
+        size[axis] = gp_pool_outputs(layer->inputs[0].dim[axis + 1], kernel[axis], stride[axis], pad[axis], self->ceil);
     if (size[0] < 1 || size[1] < 1)
-        GP_RETURN_IF_FAILED(gp_layer_window(inputs[0], kernel, stride, pad, no_dilation, size, err));
-    *output = (gp_shape){3, {inputs[0].dim[0], size[0], size[1]}};
+        GP_RETURN_IF_FAILED(gp_layer_window(layer->inputs[0], kernel, stride, pad, no_dilation, size, err));
+    layer->output = (gp_shape){3, {layer->inputs[0].dim[0], size[0], size[1]}};
     return GP_OK;
 }
 
@@ -91,12 +90,9 @@ static gp_status avg_pool_lower(const gp_layer *layer, gp_lowering *lowering, gp
     return gp_layer_op(&ops, GP_PASS_BACKWARD, 0, GP_OP_AVG_POOL_BACKWARD, err);
 }
 
-static gp_status global_avg_pool_infer(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output,
-                                       gp_error *err) {
-    (void)layer;
-    (void)count;
-    GP_RETURN_IF_FAILED(gp_layer_check_picture(inputs[0], err));
-    *output = (gp_shape){3, {inputs[0].dim[0], 1, 1}};
+static gp_status global_avg_pool_infer(gp_layer *layer, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_layer_check_picture(layer->inputs[0], err));
+    layer->output.dim[1] = layer->output.dim[2] = 1;
     return GP_OK;
 }
 
@@ -127,8 +123,6 @@ const gp_layer_type gp_avg_pool_type = {
 
 const gp_layer_type gp_global_avg_pool_type = {
     .name = "global_avg_pool",
-    .size = sizeof(gp_layer),
-    .read = gp_layer_read_nothing,
     .infer = global_avg_pool_infer,
     .lower = global_avg_pool_lower,
 };

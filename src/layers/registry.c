@@ -40,15 +40,15 @@ const char *const *gp_layer_names_later(bool loss) {
 }
 
 gp_status gp_layer_create(const gp_layer_type *type, const gp_choice *choice, gp_layer **out, gp_error *err) {
-    assert(type->size >= sizeof(gp_layer));
     void *block = NULL;
-    GP_RETURN_IF_FAILED(gp_new_array(&block, 1, type->size, err));
+    assert(type->size == 0 || type->size >= sizeof(gp_layer));
+    GP_RETURN_IF_FAILED(gp_new_array(&block, 1, type->size ? type->size : sizeof(gp_layer), err));
     gp_layer *layer = block;
     layer->type = type;
     const gp_yaml *freeze = gp_layer_option(choice, "freeze", false);
     const gp_yaml *checkpoint = gp_layer_option(choice, "checkpoint", false);
     bool recomputed = true;
-    gp_status status = type->read(layer, choice, err);
+    gp_status status = (type->read ? type->read : gp_layer_read_nothing)(layer, choice, err);
     if (status == GP_OK && freeze) status = gp_read_boolean(freeze, "freeze", &layer->frozen, err);
     if (status == GP_OK && checkpoint) status = gp_read_boolean(checkpoint, "checkpoint", &recomputed, err);
     layer->keeps = !recomputed;
@@ -102,6 +102,7 @@ gp_status gp_layer_infer(gp_layer *layer, const gp_shape *inputs, int count, gp_
     GP_RETURN_IF_FAILED(GP_NEW(&layer->inputs, count, err));
     memcpy(layer->inputs, inputs, (size_t)count * sizeof *inputs);
     layer->input_count = count;
-    GP_RETURN_IF_FAILED(layer->type->infer(layer, layer->inputs, count, &layer->output, err));
+    layer->output = inputs[0];
+    if (layer->type->infer) GP_RETURN_IF_FAILED(layer->type->infer(layer, err));
     return check_sizes(layer, err);
 }

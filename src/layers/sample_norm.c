@@ -39,46 +39,35 @@ static gp_status group_norm_read(gp_layer *layer, const gp_choice *choice, gp_er
     return gp_layer_read_boolean(choice, "affine", false, &self->affine, err);
 }
 
-static gp_status instance_norm_infer(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output,
-                                     gp_error *err) {
+static gp_status instance_norm_infer(gp_layer *layer, gp_error *err) {
     char text[GP_SHAPE_TEXT];
-    (void)layer;
-    (void)count;
-    if (inputs[0].rank != 3)
-        return gp_fail(err, GP_CONFIG, "takes a picture [channels, height, width], not %s",
-                       gp_shape_text(text, inputs[0]));
-    if (inputs[0].dim[1] * inputs[0].dim[2] == 1)
+    GP_RETURN_IF_FAILED(gp_layer_check_picture(layer->inputs[0], err));
+    if (layer->inputs[0].dim[1] * layer->inputs[0].dim[2] == 1)
         return gp_fail(err, GP_CONFIG, "has one value per channel of %s, whose variance is 0",
-                       gp_shape_text(text, inputs[0]));
-    *output = inputs[0];
+                       gp_shape_text(text, layer->inputs[0]));
     return GP_OK;
 }
 
-static gp_status layer_norm_infer(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output, gp_error *err) {
+static gp_status layer_norm_infer(gp_layer *layer, gp_error *err) {
     char text[GP_SHAPE_TEXT];
-    (void)layer;
-    (void)count;
-    if (inputs[0].rank == 3)
+    if (layer->inputs[0].rank == 3)
         return gp_fail(err, GP_CONFIG,
                        "takes rows [width] or [length, width], not the picture %s: group_norm: 1 normalises it over "
                        "all its channels and places",
-                       gp_shape_text(text, inputs[0]));
-    *output = inputs[0];
+                       gp_shape_text(text, layer->inputs[0]));
     return GP_OK;
 }
 
-static gp_status group_norm_infer(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output, gp_error *err) {
+static gp_status group_norm_infer(gp_layer *layer, gp_error *err) {
     const sample_norm *self = (const sample_norm *)layer;
     char text[GP_SHAPE_TEXT];
-    (void)count;
-    if (inputs[0].rank == 2)
+    if (layer->inputs[0].rank == 2)
         return gp_fail(err, GP_CONFIG,
                        "takes a picture [channels, height, width] or [width], not rows %s: layer_norm takes these",
-                       gp_shape_text(text, inputs[0]));
-    if (inputs[0].dim[0] % self->groups)
+                       gp_shape_text(text, layer->inputs[0]));
+    if (layer->inputs[0].dim[0] % self->groups)
         return gp_fail(err, GP_CONFIG, "groups %" PRId64 " does not divide its %" PRId64 " channels", self->groups,
-                       inputs[0].dim[0]);
-    *output = inputs[0];
+                       layer->inputs[0].dim[0]);
     return GP_OK;
 }
 

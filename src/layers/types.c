@@ -108,18 +108,10 @@ gp_status gp_layer_only_false(const gp_choice *choice, const char *name, gp_erro
 
 gp_status gp_layer_read_nothing(gp_layer *layer, const gp_choice *choice, gp_error *err) {
     static const char *const known[] = {NULL};
-    if (!choice->main) return gp_layer_check_options(layer, choice, known, err);
+    if (!choice->main || layer->type->main_option) return gp_layer_check_options(layer, choice, known, err);
     return gp_fail_at(err, GP_CONFIG, choice->main->place,
                       "%s takes no single value; write its options as a mapping, %s: {name: a}", choice->kind,
                       choice->kind);
-}
-
-gp_status gp_layer_same_shape(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output, gp_error *err) {
-    (void)layer;
-    (void)count;
-    (void)err;
-    *output = inputs[0];
-    return GP_OK;
 }
 
 int gp_layer_weights(gp_shape weight, bool bias, double bound, gp_param_spec specs[GP_LAYER_MAX_PARAMS]) {

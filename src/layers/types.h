@@ -53,12 +53,9 @@ GP_MUST_USE gp_status gp_layer_read_pad(const gp_choice *choice, const int64_t k
 GP_MUST_USE gp_status gp_layer_read_eps(const gp_choice *choice, bool main, double *eps, gp_error *err);
 /* A boolean option whose other value comes later: it may be given as false. */
 GP_MUST_USE gp_status gp_layer_only_false(const gp_choice *choice, const char *name, gp_error *err);
-/* gp_layer_type.read of layers without options of their own: a value after the layer's name is refused. */
+/* For layers without options of their own: refuses a value after the layer's name, unless it is its main option. */
 GP_MUST_USE gp_status gp_layer_read_nothing(gp_layer *layer, const gp_choice *choice, gp_error *err);
 
-/* gp_layer_type.infer of layers whose output has the shape of their first input. */
-GP_MUST_USE gp_status gp_layer_same_shape(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output,
-                                          gp_error *err);
 /* GP_CONFIG where the shape is no picture. */
 GP_MUST_USE gp_status gp_layer_check_picture(gp_shape input, gp_error *err);
 /* Size of a window's output along one axis, at least 1. GP_CONFIG where the kernel does not fit. `axis` is 0 (height)

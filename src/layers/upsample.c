@@ -13,11 +13,9 @@ static gp_status upsample_read(gp_layer *layer, const gp_choice *choice, gp_erro
     return gp_layer_read_pair(choice, "scale", true, 1, ((upsample *)layer)->scale, err);
 }
 
-static gp_status upsample_infer(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output, gp_error *err) {
-    const int64_t *scale = ((const upsample *)layer)->scale;
-    (void)count;
-    GP_RETURN_IF_FAILED(gp_layer_check_picture(inputs[0], err));
-    *output = (gp_shape){3, {inputs[0].dim[0], inputs[0].dim[1] * scale[0], inputs[0].dim[2] * scale[1]}};
+static gp_status upsample_infer(gp_layer *layer, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_layer_check_picture(layer->inputs[0], err));
+    for (int axis = 0; axis < 2; axis++) layer->output.dim[axis + 1] *= ((const upsample *)layer)->scale[axis];
     return GP_OK;
 }
 

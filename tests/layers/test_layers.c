@@ -98,8 +98,6 @@ static void test_table(void **state) {
             assert_string_equal(type->name, *name);
             assert_int_equal(type->loss, loss);
             assert_null(gp_layer_type_find(*name, !loss));
-            assert_non_null(type->read);
-            assert_non_null(type->infer);
             assert_non_null(type->lower);
             assert_int_equal(type->classes != NULL, type->target_is_class);
             assert_int_equal(type->ignore != NULL, type->target_is_class);

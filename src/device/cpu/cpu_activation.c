@@ -182,15 +182,13 @@ static const struct {
     [GP_SIGMOID] = {sigmoid_forward, sigmoid_backward},          [GP_TANH] = {tanh_forward, tanh_backward},
 };
 
-static gp_status run_activation(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
+static void run_activation(const gp_cpu_call *call) {
     const gp_op_desc *desc = &call->prepared->desc;
     const gp_activation_attributes *activation = &desc->attributes.activation;
     float slope = (float)activation->slope;
     bool forward = desc->kind == GP_OP_ACTIVATION_FORWARD;
     gp_cpu_spans(call, forward ? spans[activation->function].forward : spans[activation->function].backward, &slope);
-    return GP_OK;
 }
 
-const gp_cpu_op gp_cpu_activation_forward = {.run = run_activation};
-const gp_cpu_op gp_cpu_activation_backward = {.run = run_activation};
+const gp_cpu_op gp_cpu_activation_forward = {.compute = run_activation};
+const gp_cpu_op gp_cpu_activation_backward = {.compute = run_activation};

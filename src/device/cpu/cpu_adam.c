@@ -63,13 +63,11 @@ static void adam_span_of_large_share(const void *context, float *const at[GP_SPA
     }
 }
 
-static gp_status run_adam(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
+static void run_adam(const gp_cpu_call *call) {
     const gp_step_scalars *scalars = call->operand[GP_ADAM_SCALARS];
-    if (!scalars->finite) return GP_OK;
+    if (!scalars->finite) return;
     const adam_numbers n = numbers_of(&call->prepared->desc.attributes.adam, scalars);
     gp_cpu_spans(call, n.share < 0.5F ? adam_span : adam_span_of_large_share, &n);
-    return GP_OK;
 }
 
-const gp_cpu_op gp_cpu_adam = {.run = run_adam};
+const gp_cpu_op gp_cpu_adam = {.compute = run_adam};

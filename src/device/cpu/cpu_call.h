@@ -33,7 +33,8 @@ typedef void (*gp_cpu_span)(const void *context, float *const at[GP_SPAN_OPERAND
 typedef struct gp_cpu_op {
     gp_status (*prepare)(gp_prepared *prepared, gp_error *err); /* NULL: gp_op_prepare_plain, then book */
     void (*book)(gp_prepared *prepared);                        /* the workspace; NULL: none */
-    gp_status (*run)(const gp_cpu_call *call, gp_error *err);   /* NULL: gp_cpu_spans of `span`, without context */
+    gp_status (*run)(const gp_cpu_call *call, gp_error *err);   /* of an op that may fail; else NULL, and `compute` */
+    void (*compute)(const gp_cpu_call *call);                   /* NULL: gp_cpu_spans of `span`, without context */
     gp_cpu_span span;
     void (*release)(gp_prepared *prepared); /* NULL: nothing to release */
 } gp_cpu_op;

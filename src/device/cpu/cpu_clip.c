@@ -33,19 +33,16 @@ static double block_sum(const void *context, int64_t begin, int64_t end) {
     return lanes[0];
 }
 
-static gp_status run_square_sum(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
+static void run_square_sum(const gp_cpu_call *call) {
     square_loop loop = {gp_cpu_rows(call, GP_SQUARE_SUM_X), call->operand[GP_SQUARE_SUM_X]};
     double sum = gp_cpu_sum_blocks(call, loop.x, gp_cpu_grain(GP_CPU_BLOCK), block_sum, &loop);
     *(double *)call->operand[GP_SQUARE_SUM_SUM] = sum;
-    return GP_OK;
 }
 
-const gp_cpu_op gp_cpu_square_sum = {.book = gp_cpu_book_blocks, .run = run_square_sum};
+const gp_cpu_op gp_cpu_square_sum = {.book = gp_cpu_book_blocks, .compute = run_square_sum};
 
 /* torch.nn.utils.clip_grad_norm_ has the same small number in its divisor. */
-static gp_status run_clip_total(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
+static void run_clip_total(const gp_cpu_call *call) {
     const gp_op_desc *desc = &call->prepared->desc;
     const double *squares = call->operand[GP_CLIP_TOTAL_SQUARES];
     gp_step_scalars *scalars = call->operand[GP_CLIP_TOTAL_SCALARS];
@@ -55,7 +52,6 @@ static gp_status run_clip_total(const gp_cpu_call *call, gp_error *err) {
     double clip = most / (scalars->grad_norm + 1e-6);
     scalars->clip = most > 0 && clip < 1 ? clip : 1;
     if (most > 0 && !isfinite(scalars->grad_norm)) scalars->finite = 0;
-    return GP_OK;
 }
 
-const gp_cpu_op gp_cpu_clip_total = {.run = run_clip_total};
+const gp_cpu_op gp_cpu_clip_total = {.compute = run_clip_total};

@@ -88,7 +88,10 @@ static gp_status cpu_run(gp_stream *stream, const gp_device_op *op, const gp_op_
                         stream->device->pool, stream->onednn, op->bound};
     const gp_cpu_op *its = ops[op->prepared->desc.kind];
     if (its->run) return its->run(&call, err);
-    gp_cpu_spans(&call, its->span, NULL);
+    if (its->compute)
+        its->compute(&call);
+    else
+        gp_cpu_spans(&call, its->span, NULL);
     return GP_OK;
 }
 

@@ -43,17 +43,15 @@ static double block_sum(const void *context, int64_t begin, int64_t end) {
     return sum;
 }
 
-static gp_status run_element_loss_forward(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
+static void run_element_loss_forward(const gp_cpu_call *call) {
     element_loop loop = {.function = (gp_element_loss)call->prepared->desc.attributes.element_loss.function};
     gp_cpu_find_views(call, &loop.at);
     double *partial = call->operand[GP_ELEMENT_LOSS_FORWARD_PARTIAL];
     partial[0] = gp_cpu_sum_blocks(call, loop.at.x.rows, 1, block_sum, &loop);
     partial[1] = 0;
-    return GP_OK;
 }
 
-const gp_cpu_op gp_cpu_element_loss_forward = {.book = gp_cpu_book_blocks, .run = run_element_loss_forward};
+const gp_cpu_op gp_cpu_element_loss_forward = {.book = gp_cpu_book_blocks, .compute = run_element_loss_forward};
 
 static void mse_span(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {
     const double scale = 2 / *(const double *)context;
@@ -74,12 +72,10 @@ static void bce_span(const void *context, float *const at[GP_SPAN_OPERANDS], int
     }
 }
 
-static gp_status run_element_loss_backward(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
+static void run_element_loss_backward(const gp_cpu_call *call) {
     const gp_step_scalars *scalars = call->operand[GP_ELEMENT_LOSS_BACKWARD_SCALARS];
     bool mse = call->prepared->desc.attributes.element_loss.function == GP_ELEMENT_MSE;
     gp_cpu_spans(call, mse ? mse_span : bce_span, &scalars->divisor);
-    return GP_OK;
 }
 
-const gp_cpu_op gp_cpu_element_loss_backward = {.run = run_element_loss_backward};
+const gp_cpu_op gp_cpu_element_loss_backward = {.compute = run_element_loss_backward};

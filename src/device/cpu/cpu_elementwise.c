@@ -85,22 +85,18 @@ static void move_bytes(const gp_cpu_call *call, int to, int from) {
     }
 }
 
-static gp_status run_copy(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
-    if (call->operand[GP_COPY_Y] == call->operand[GP_COPY_X]) return GP_OK; /* in place */
+static void run_copy(const gp_cpu_call *call) {
+    if (call->operand[GP_COPY_Y] == call->operand[GP_COPY_X]) return; /* in place */
     move_bytes(call, GP_COPY_Y, GP_COPY_X);
-    return GP_OK;
 }
 
-const gp_cpu_op gp_cpu_copy = {.run = run_copy};
+const gp_cpu_op gp_cpu_copy = {.compute = run_copy};
 
-static gp_status run_fill(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
+static void run_fill(const gp_cpu_call *call) {
     move_bytes(call, GP_FILL_Y, -1);
-    return GP_OK;
 }
 
-const gp_cpu_op gp_cpu_fill = {.run = run_fill};
+const gp_cpu_op gp_cpu_fill = {.compute = run_fill};
 
 /* A sample as `places` rows of `width` elements, and where they stand in PyTorch's order: a picture's channels come
  * first there, everything else lies as it does here. */
@@ -162,21 +158,17 @@ static void flatten_any(const gp_cpu_call *call, int picture, int flat) {
                     flatten_samples, &loop);
 }
 
-static gp_status run_flatten(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
+static void run_flatten(const gp_cpu_call *call) {
     flatten_any(call, GP_FLATTEN_X, GP_FLATTEN_Y);
-    return GP_OK;
 }
 
-const gp_cpu_op gp_cpu_flatten = {.run = run_flatten};
+const gp_cpu_op gp_cpu_flatten = {.compute = run_flatten};
 
-static gp_status run_unflatten(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
+static void run_unflatten(const gp_cpu_call *call) {
     flatten_any(call, GP_FLATTEN_Y, GP_FLATTEN_X);
-    return GP_OK;
 }
 
-const gp_cpu_op gp_cpu_unflatten = {.run = run_unflatten};
+const gp_cpu_op gp_cpu_unflatten = {.compute = run_unflatten};
 
 typedef struct dropout_loop {
     const gp_dropout_attributes *dropout;
@@ -258,8 +250,7 @@ static void dropout_channel_strips(void *context, int64_t begin, int64_t end) {
             dropout_channel_tile(loop, i / strips, i % strips * DROPOUT_ROWS, channel);
 }
 
-static gp_status run_dropout(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
+static void run_dropout(const gp_cpu_call *call) {
     const gp_op_desc *desc = &call->prepared->desc;
     dropout_loop loop = {.dropout = &desc->attributes.dropout,
                          .scalars = call->operand[GP_DROPOUT_SCALARS],
@@ -273,13 +264,12 @@ static gp_status run_dropout(const gp_cpu_call *call, gp_error *err) {
         int64_t strips = (loop.x.places + DROPOUT_ROWS - 1) / DROPOUT_ROWS;
         gp_cpu_pool_for(call->pool, desc->operand[GP_DROPOUT_X].dim[0] * strips,
                         gp_cpu_grain(DROPOUT_ROWS * loop.x.width), dropout_channel_strips, &loop);
-        return GP_OK;
+        return;
     }
     int64_t strips = (loop.x.places + DROPOUT_PLACES - 1) / DROPOUT_PLACES;
     /* An element costs some ten times what it costs to copy it. */
     int64_t grain = gp_cpu_grain(10 * loop.x.width * DROPOUT_PLACES);
     gp_cpu_pool_for(call->pool, desc->operand[GP_DROPOUT_X].dim[0] * strips, grain, dropout_strips, &loop);
-    return GP_OK;
 }
 
-const gp_cpu_op gp_cpu_dropout = {.run = run_dropout};
+const gp_cpu_op gp_cpu_dropout = {.compute = run_dropout};

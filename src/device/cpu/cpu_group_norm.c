@@ -171,20 +171,18 @@ static void forward_items(void *context, int64_t begin, int64_t end) {
     }
 }
 
-static gp_status run_items(const gp_cpu_call *call, gp_cpu_range range) {
+static void run_items(const gp_cpu_call *call, gp_cpu_range range) {
     group_loop loop;
     begin(call, &loop);
     int64_t items = loop.at.x.rows.count / loop.rows * loop.items_of_sample;
     gp_cpu_pool_for(call->pool, items, gp_cpu_grain(loop.rows * loop.width * loop.groups_of_item), range, &loop);
-    return GP_OK;
 }
 
-static gp_status run_group_norm_forward(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
-    return run_items(call, forward_items);
+static void run_group_norm_forward(const gp_cpu_call *call) {
+    run_items(call, forward_items);
 }
 
-const gp_cpu_op gp_cpu_group_norm_forward = {.run = run_group_norm_forward};
+const gp_cpu_op gp_cpu_group_norm_forward = {.compute = run_group_norm_forward};
 
 /* Gradient of the input, with g = dy·gamma and k elements in a group: dx = d·(g − Σg/k − (x−m)·d²·Σg·(x−m)/k). */
 
@@ -250,12 +248,11 @@ static void backward_items(void *context, int64_t begin, int64_t end) {
     }
 }
 
-static gp_status run_group_norm_backward_data(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
-    return run_items(call, backward_items);
+static void run_group_norm_backward_data(const gp_cpu_call *call) {
+    run_items(call, backward_items);
 }
 
-const gp_cpu_op gp_cpu_group_norm_backward_data = {.run = run_group_norm_backward_data};
+const gp_cpu_op gp_cpu_group_norm_backward_data = {.compute = run_group_norm_backward_data};
 
 /* Gradients of gamma and beta: over the rows of all samples, in blocks, then the blocks in their order. */
 
@@ -312,14 +309,12 @@ static void merge_weights(void *context, int64_t begin, int64_t end) {
     }
 }
 
-static gp_status run_group_norm_backward_weights(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
+static void run_group_norm_backward_weights(const gp_cpu_call *call) {
     group_loop loop;
     begin(call, &loop);
     gp_cpu_column_blocks(call->pool, loop.at.x.rows.count, loop.at.x.rows.width, weights_block, &loop);
     gp_cpu_pool_for(call->pool, loop.at.x.rows.width, GP_COLUMN_TILE, merge_weights, &loop);
-    return GP_OK;
 }
 
 const gp_cpu_op gp_cpu_group_norm_backward_weights = {.book = gp_cpu_column_book,
-                                                      .run = run_group_norm_backward_weights};
+                                                      .compute = run_group_norm_backward_weights};

@@ -144,8 +144,7 @@ static gp_status run_cross_entropy_backward(const gp_cpu_call *call, gp_error *e
 
 const gp_cpu_op gp_cpu_cross_entropy_backward = {.run = run_cross_entropy_backward};
 
-static gp_status run_loss_total(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
+static void run_loss_total(const gp_cpu_call *call) {
     gp_rows pieces = gp_cpu_rows(call, GP_LOSS_TOTAL_PARTIAL);
     const double *partial = call->operand[GP_LOSS_TOTAL_PARTIAL];
     gp_step_scalars *scalars = call->operand[GP_LOSS_TOTAL_SCALARS];
@@ -157,7 +156,6 @@ static gp_status run_loss_total(const gp_cpu_call *call, gp_error *err) {
     scalars->loss_sum = loss;
     scalars->right = right;
     scalars->finite = scalars->finite && isfinite(loss);
-    return GP_OK;
 }
 
-const gp_cpu_op gp_cpu_loss_total = {.run = run_loss_total};
+const gp_cpu_op gp_cpu_loss_total = {.compute = run_loss_total};

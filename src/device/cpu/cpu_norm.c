@@ -127,13 +127,11 @@ static void merge_statistics(void *context, int64_t begin, int64_t end) {
     }
 }
 
-static gp_status run_norm_statistics(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
+static void run_norm_statistics(const gp_cpu_call *call) {
     norm_loop loop;
     begin(call, &loop);
     gp_cpu_column_blocks(call->pool, loop.at.x.rows.count, loop.at.x.rows.width, statistics_block, &loop);
     gp_cpu_pool_for(call->pool, loop.at.x.rows.width, GP_COLUMN_TILE, merge_statistics, &loop);
-    return GP_OK;
 }
 
 /* Application. */
@@ -212,8 +210,7 @@ static void backward_relu_rows(void *context, int64_t begin, int64_t end) {
     }
 }
 
-static gp_status run_rows(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
+static void run_rows(const gp_cpu_call *call) {
     norm_loop loop;
     begin(call, &loop);
     gp_op_kind kind = call->prepared->desc.kind;
@@ -223,7 +220,6 @@ static gp_status run_rows(const gp_cpu_call *call, gp_error *err) {
                          : loop.at.addend.at                ? apply_add_relu_rows
                                                             : apply_relu_rows;
     gp_cpu_pool_for(call->pool, loop.at.x.rows.count, gp_cpu_grain(loop.at.x.rows.width), range, &loop);
-    return GP_OK;
 }
 
 /* Gradients of gamma and beta: partial sums Σ dy·(x − mean), Σ dy of every block; then their sums, the first divided by
@@ -311,21 +307,19 @@ static void merge_sums(void *context, int64_t begin, int64_t end) {
     }
 }
 
-static gp_status run_reduce(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
+static void run_reduce(const gp_cpu_call *call) {
     norm_loop loop;
     begin(call, &loop);
     gp_column_block block = loop.at.dz.at ? reduce_add_relu_block : loop.scale ? reduce_relu_block : reduce_block;
     gp_cpu_column_blocks(call->pool, loop.at.x.rows.count, loop.at.x.rows.width, block, &loop);
     gp_cpu_pool_for(call->pool, loop.at.x.rows.width, GP_COLUMN_TILE, merge_sums, &loop);
-    return GP_OK;
 }
 
-const gp_cpu_op gp_cpu_norm_statistics = {.book = book, .run = run_norm_statistics};
-const gp_cpu_op gp_cpu_norm_apply = {.book = book, .run = run_rows};
-const gp_cpu_op gp_cpu_norm_apply_relu = {.book = book, .run = run_rows};
-const gp_cpu_op gp_cpu_norm_backward_reduce = {.book = book, .run = run_reduce};
-const gp_cpu_op gp_cpu_norm_relu_backward_reduce = {.book = book, .run = run_reduce};
-const gp_cpu_op gp_cpu_norm_add_relu_backward_reduce = {.book = book, .run = run_reduce};
-const gp_cpu_op gp_cpu_norm_backward_data = {.book = book, .run = run_rows};
-const gp_cpu_op gp_cpu_norm_relu_backward_data = {.book = book, .run = run_rows};
+const gp_cpu_op gp_cpu_norm_statistics = {.book = book, .compute = run_norm_statistics};
+const gp_cpu_op gp_cpu_norm_apply = {.book = book, .compute = run_rows};
+const gp_cpu_op gp_cpu_norm_apply_relu = {.book = book, .compute = run_rows};
+const gp_cpu_op gp_cpu_norm_backward_reduce = {.book = book, .compute = run_reduce};
+const gp_cpu_op gp_cpu_norm_relu_backward_reduce = {.book = book, .compute = run_reduce};
+const gp_cpu_op gp_cpu_norm_add_relu_backward_reduce = {.book = book, .compute = run_reduce};
+const gp_cpu_op gp_cpu_norm_backward_data = {.book = book, .compute = run_rows};
+const gp_cpu_op gp_cpu_norm_relu_backward_data = {.book = book, .compute = run_rows};

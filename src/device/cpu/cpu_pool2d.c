@@ -110,17 +110,15 @@ static inline void for_tiles(const pool_loop *loop, window *place, int64_t heigh
                 place(loop, i / height, i % height, w, channel);
 }
 
-static gp_status run_outputs(const gp_cpu_call *call, gp_cpu_range rows) {
+static void run_outputs(const gp_cpu_call *call, gp_cpu_range rows) {
     pool_loop loop = loop_of(call);
     int64_t work = loop.out[1] * loop.channels * loop.pool.kernel[0] * loop.pool.kernel[1];
     gp_cpu_pool_for(call->pool, loop.samples * loop.out[0], gp_cpu_grain(work), rows, &loop);
-    return GP_OK;
 }
 
-static gp_status run_inputs(const gp_cpu_call *call, gp_cpu_range rows) {
+static void run_inputs(const gp_cpu_call *call, gp_cpu_range rows) {
     pool_loop loop = loop_of(call);
     gp_cpu_pool_for(call->pool, loop.samples * loop.in[0], gp_cpu_grain(loop.in[1] * loop.channels), rows, &loop);
-    return GP_OK;
 }
 
 static void max_rows(void *loop, int64_t begin, int64_t end) {
@@ -128,12 +126,11 @@ static void max_rows(void *loop, int64_t begin, int64_t end) {
     for_tiles(its, max_window, its->out[0], its->out[1], begin, end);
 }
 
-static gp_status run_max_pool_forward(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
-    return run_outputs(call, max_rows);
+static void run_max_pool_forward(const gp_cpu_call *call) {
+    run_outputs(call, max_rows);
 }
 
-const gp_cpu_op gp_cpu_max_pool_forward = {.run = run_max_pool_forward};
+const gp_cpu_op gp_cpu_max_pool_forward = {.compute = run_max_pool_forward};
 
 /* The outputs along one side whose windows hold input place `in`: [*first, *last). */
 static void output_range(const pool_loop *loop, int side, int64_t in, int64_t *first, int64_t *last) {
@@ -187,12 +184,11 @@ static void gather_rows(void *loop, int64_t begin, int64_t end) {
     for_tiles(its, gather_place, its->in[0], its->in[1], begin, end);
 }
 
-static gp_status run_max_pool_backward(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
-    return run_inputs(call, gather_rows);
+static void run_max_pool_backward(const gp_cpu_call *call) {
+    run_inputs(call, gather_rows);
 }
 
-const gp_cpu_op gp_cpu_max_pool_backward = {.run = run_max_pool_backward};
+const gp_cpu_op gp_cpu_max_pool_backward = {.compute = run_max_pool_backward};
 
 /* Places that a window counts along one side, see op.h. */
 static int64_t counted_places(const pool_loop *loop, int side, int64_t out) {
@@ -232,12 +228,11 @@ static void mean_rows(void *loop, int64_t begin, int64_t end) {
     for_tiles(its, mean_window, its->out[0], its->out[1], begin, end);
 }
 
-static gp_status run_avg_pool_forward(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
-    return run_outputs(call, mean_rows);
+static void run_avg_pool_forward(const gp_cpu_call *call) {
+    run_outputs(call, mean_rows);
 }
 
-const gp_cpu_op gp_cpu_avg_pool_forward = {.run = run_avg_pool_forward};
+const gp_cpu_op gp_cpu_avg_pool_forward = {.compute = run_avg_pool_forward};
 
 /* One place of the input gathers the shares of the windows that hold it, last to first, as gather_place does. */
 static void share_place(const pool_loop *loop, int64_t n, int64_t h, int64_t w, int64_t channel) {
@@ -263,12 +258,11 @@ static void share_rows(void *loop, int64_t begin, int64_t end) {
     for_tiles(its, share_place, its->in[0], its->in[1], begin, end);
 }
 
-static gp_status run_avg_pool_backward(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
-    return run_inputs(call, share_rows);
+static void run_avg_pool_backward(const gp_cpu_call *call) {
+    run_inputs(call, share_rows);
 }
 
-const gp_cpu_op gp_cpu_avg_pool_backward = {.run = run_avg_pool_backward};
+const gp_cpu_op gp_cpu_avg_pool_backward = {.compute = run_avg_pool_backward};
 
 /* The mean over `places` rows of one tile: blocks in f32, their sums in f64. */
 static void mean_tile(const pool_loop *loop, int64_t n, int64_t channel) {
@@ -293,15 +287,13 @@ static void mean_tiles(void *context, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) mean_tile(loop, i / loop->tiles, i % loop->tiles * TILE);
 }
 
-static gp_status run_mean_pool_forward(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
+static void run_mean_pool_forward(const gp_cpu_call *call) {
     pool_loop loop = loop_of(call);
     gp_cpu_pool_for(call->pool, loop.samples * loop.tiles, gp_cpu_grain(loop.in[0] * loop.in[1] * TILE), mean_tiles,
                     &loop);
-    return GP_OK;
 }
 
-const gp_cpu_op gp_cpu_mean_pool_forward = {.run = run_mean_pool_forward};
+const gp_cpu_op gp_cpu_mean_pool_forward = {.compute = run_mean_pool_forward};
 
 /* Items are places of all samples. */
 static void spread_places(void *context, int64_t begin, int64_t end) {
@@ -314,12 +306,10 @@ static void spread_places(void *context, int64_t begin, int64_t end) {
     }
 }
 
-static gp_status run_mean_pool_backward(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
+static void run_mean_pool_backward(const gp_cpu_call *call) {
     pool_loop loop = loop_of(call);
     int64_t places = loop.samples * loop.in[0] * loop.in[1];
     gp_cpu_pool_for(call->pool, places, gp_cpu_grain(loop.channels), spread_places, &loop);
-    return GP_OK;
 }
 
-const gp_cpu_op gp_cpu_mean_pool_backward = {.run = run_mean_pool_backward};
+const gp_cpu_op gp_cpu_mean_pool_backward = {.compute = run_mean_pool_backward};

@@ -32,18 +32,16 @@ static void sgd_momentum_span(const void *context, float *const at[GP_SPAN_OPERA
     }
 }
 
-static gp_status run_sgd(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
+static void run_sgd(const gp_cpu_call *call) {
     const gp_step_scalars *scalars = call->operand[GP_SGD_SCALARS];
     const gp_sgd_attributes *attributes = &call->prepared->desc.attributes.sgd;
-    if (!scalars->finite) return GP_OK;
+    if (!scalars->finite) return;
     sgd_numbers sgd = {(float)scalars->rate, (float)attributes->momentum, (float)attributes->decay,
                        (float)scalars->clip, attributes->nesterov != 0};
     gp_cpu_spans(call, call->operand[GP_SGD_MOMENTUM] ? sgd_momentum_span : sgd_span, &sgd);
-    return GP_OK;
 }
 
-const gp_cpu_op gp_cpu_sgd = {.run = run_sgd};
+const gp_cpu_op gp_cpu_sgd = {.compute = run_sgd};
 
 /* Mean and unbiased variance of one channel over all pieces: Chan, Golub, LeVeque 1979, in order of index. */
 static void merge_pieces(const gp_op_desc *desc, const float *stats, int64_t channel, double *mean, double *variance) {
@@ -63,11 +61,10 @@ static void merge_pieces(const gp_op_desc *desc, const float *stats, int64_t cha
     *variance = squares / (rows - 1);
 }
 
-static gp_status run_norm_commit(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
+static void run_norm_commit(const gp_cpu_call *call) {
     const gp_op_desc *desc = &call->prepared->desc;
     const gp_step_scalars *scalars = call->operand[GP_NORM_COMMIT_SCALARS];
-    if (!scalars->finite) return GP_OK;
+    if (!scalars->finite) return;
     float *mean = call->operand[GP_NORM_COMMIT_MEAN], *variance = call->operand[GP_NORM_COMMIT_VARIANCE];
     double momentum = desc->attributes.norm.momentum;
     for (int64_t c = 0; c < desc->operand[GP_NORM_COMMIT_MEAN].dim[0]; c++) {
@@ -76,7 +73,6 @@ static gp_status run_norm_commit(const gp_cpu_call *call, gp_error *err) {
         mean[c] = (float)((1 - momentum) * (double)mean[c] + momentum * new_mean);
         variance[c] = (float)((1 - momentum) * (double)variance[c] + momentum * new_variance);
     }
-    return GP_OK;
 }
 
-const gp_cpu_op gp_cpu_norm_commit = {.run = run_norm_commit};
+const gp_cpu_op gp_cpu_norm_commit = {.compute = run_norm_commit};

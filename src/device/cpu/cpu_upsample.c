@@ -48,15 +48,13 @@ static void spread_rows(void *context, int64_t begin, int64_t end) {
     }
 }
 
-static gp_status run_upsample_forward(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
+static void run_upsample_forward(const gp_cpu_call *call) {
     upsample_loop loop = loop_of(call);
     gp_cpu_pool_for(call->pool, loop.samples * loop.height * loop.rows,
                     gp_cpu_grain(loop.width * loop.columns * loop.channels), spread_rows, &loop);
-    return GP_OK;
 }
 
-const gp_cpu_op gp_cpu_upsample_forward = {.run = run_upsample_forward};
+const gp_cpu_op gp_cpu_upsample_forward = {.compute = run_upsample_forward};
 
 /* One place of the small picture, up to TILE channels: row by row of its block, in f64. */
 static void sum_block(const upsample_loop *loop, int64_t row, int64_t w, int64_t channel) {
@@ -84,12 +82,10 @@ static void sum_rows(void *context, int64_t begin, int64_t end) {
     }
 }
 
-static gp_status run_upsample_backward(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
+static void run_upsample_backward(const gp_cpu_call *call) {
     upsample_loop loop = loop_of(call);
     int64_t work = loop.width * loop.rows * loop.columns * loop.channels;
     gp_cpu_pool_for(call->pool, loop.samples * loop.height, gp_cpu_grain(work), sum_rows, &loop);
-    return GP_OK;
 }
 
-const gp_cpu_op gp_cpu_upsample_backward = {.run = run_upsample_backward};
+const gp_cpu_op gp_cpu_upsample_backward = {.compute = run_upsample_backward};

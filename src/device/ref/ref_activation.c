@@ -47,16 +47,14 @@ static double forward_element(const ref_call *call, int64_t i) {
     return value_at(&call->desc->attributes.activation, ref_get_element(&call->x, i));
 }
 
-gp_status ref_activation_forward(const ref_call *call) {
+void ref_activation_forward(const ref_call *call) {
     ref_write(call, &call->y, forward_element);
-    return GP_OK;
 }
 
 static double backward_element(const ref_call *call, int64_t i) {
     return slope_at(&call->desc->attributes.activation, ref_get_element(&call->a, i)) * ref_get_element(&call->dy, i);
 }
 
-gp_status ref_activation_backward(const ref_call *call) {
+void ref_activation_backward(const ref_call *call) {
     ref_write(call, &call->dx, backward_element);
-    return GP_OK;
 }

@@ -3,15 +3,14 @@
 
 #include <math.h>
 
-gp_status ref_square_sum(const ref_call *call) {
+void ref_square_sum(const ref_call *call) {
     int64_t elements = gp_tensor_elements(call->x.tensor);
     double sum = 0;
     for (int64_t i = 0; i < elements; i++) sum += ref_get_element(&call->x, i) * ref_get_element(&call->x, i);
     ref_put(&call->sum, 0, sum);
-    return GP_OK;
 }
 
-gp_status ref_clip_total(const ref_call *call) {
+void ref_clip_total(const ref_call *call) {
     const ref_view *squares = &call->squares;
     gp_step_scalars *scalars = call->scalars.data;
     double sum = 0, most = call->desc->attributes.clip.max_norm;
@@ -20,5 +19,4 @@ gp_status ref_clip_total(const ref_call *call) {
     scalars->clip = 1;
     if (most > 0 && most < scalars->grad_norm + 1e-6) scalars->clip = most / (scalars->grad_norm + 1e-6);
     if (most > 0 && !isfinite(sum)) scalars->finite = 0;
-    return GP_OK;
 }

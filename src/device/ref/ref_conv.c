@@ -46,9 +46,8 @@ static double forward_element(const ref_call *call, int64_t n, int64_t oh, int64
     return call->b.data ? sum + ref_get(&call->b, out) : sum;
 }
 
-gp_status ref_conv_forward(const ref_call *call) {
+void ref_conv_forward(const ref_call *call) {
     ref_write4(call, &call->y, forward_element);
-    return GP_OK;
 }
 
 static double backward_data_element(const ref_call *call, int64_t n, int64_t h, int64_t w, int64_t in) {
@@ -68,9 +67,8 @@ static double backward_data_element(const ref_call *call, int64_t n, int64_t h, 
     return sum;
 }
 
-gp_status ref_conv_backward_data(const ref_call *call) {
+void ref_conv_backward_data(const ref_call *call) {
     ref_write4(call, &call->dx, backward_data_element);
-    return GP_OK;
 }
 
 /* Gradients of weights add to what is there where the descriptor says so. */
@@ -95,16 +93,15 @@ static double backward_weights_element(const ref_call *call, int64_t out, int64_
     return added_to(call, &call->dw, ref_at4(&call->dw, out, in, kh, kw), sum);
 }
 
-gp_status ref_conv_backward_weights(const ref_call *call) {
+void ref_conv_backward_weights(const ref_call *call) {
     int64_t rows = gp_tensor_rows(call->dy.tensor);
     ref_write4(call, &call->dw, backward_weights_element);
-    if (!call->db.data) return GP_OK;
+    if (!call->db.data) return;
     for (int64_t out = 0; out < call->db.tensor->dim[0]; out++) {
         double sum = 0;
         for (int64_t row = 0; row < rows; row++) sum += ref_get_row(&call->dy, row, out);
         ref_put(&call->db, out, added_to(call, &call->db, out, sum));
     }
-    return GP_OK;
 }
 
 /* Linear layers are convolutions of one place: rows [n,w] are pictures [n,1,1,w], rows [n,t,w] pictures [n,1,t,w]. */
@@ -127,7 +124,7 @@ static gp_tensor as_kernel(const gp_tensor *weights) {
     return kernel;
 }
 
-static gp_status as_conv(const ref_call *call, gp_status (*conv)(const ref_call *call)) {
+static void as_conv(const ref_call *call, void (*conv)(const ref_call *call)) {
     static const gp_operand_name pictures[] = {GP_NAME_X, GP_NAME_Y, GP_NAME_DX, GP_NAME_DY};
     static const gp_operand_name kernels[] = {GP_NAME_W, GP_NAME_DW};
     gp_tensor picture[4], kernel[2];
@@ -147,17 +144,17 @@ static gp_status as_conv(const ref_call *call, gp_status (*conv)(const ref_call 
         kernel[i] = as_kernel(view->tensor);
         view->tensor = &kernel[i];
     }
-    return conv(&turned);
+    conv(&turned);
 }
 
-gp_status ref_linear_forward(const ref_call *call) {
-    return as_conv(call, ref_conv_forward);
+void ref_linear_forward(const ref_call *call) {
+    as_conv(call, ref_conv_forward);
 }
 
-gp_status ref_linear_backward_data(const ref_call *call) {
-    return as_conv(call, ref_conv_backward_data);
+void ref_linear_backward_data(const ref_call *call) {
+    as_conv(call, ref_conv_backward_data);
 }
 
-gp_status ref_linear_backward_weights(const ref_call *call) {
-    return as_conv(call, ref_conv_backward_weights);
+void ref_linear_backward_weights(const ref_call *call) {
+    as_conv(call, ref_conv_backward_weights);
 }

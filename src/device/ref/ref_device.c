@@ -9,7 +9,7 @@
 #include "device/ref/ref_ops.h"
 #include "device/rows.h"
 
-typedef gp_status ref_loop(const ref_call *call);
+typedef void ref_loop(const ref_call *call);
 
 static ref_loop *const loops[GP_OP_KINDS] = {
 #define GP_OP(NAME, name, ...) [GP_OP_##NAME] = ref_##name,
@@ -76,11 +76,13 @@ static void ref_stream_destroy(gp_stream *stream) {
 static gp_status ref_run(gp_stream *stream, const gp_device_op *op, const gp_op_args *args, gp_error *err) {
     (void)stream;
     const gp_op_desc *desc = &op->prepared->desc;
-    ref_call call = {.desc = desc, .args = args, .err = err};
+    gp_status status = GP_OK;
+    ref_call call = {.desc = desc, .args = args, .status = &status, .err = err};
     GP_RETURN_IF_FAILED(gp_device_op_check(op, err));
     for (int i = 0; i < (int)desc->operands; i++)
         call.named[gp_op_operand_named(desc->kind, i)] = (ref_view){&desc->operand[i], op->operands[i]};
-    return loops[desc->kind](&call);
+    loops[desc->kind](&call);
+    return status;
 }
 
 const gp_device_kind gp_ref_kind = {

@@ -47,7 +47,7 @@ static double variance_of(const ref_view *x, group g, double mean) {
     return squares / group_elements(g);
 }
 
-gp_status ref_group_norm_forward(const ref_call *call) {
+void ref_group_norm_forward(const ref_call *call) {
     const ref_view *x = &call->x, *y = &call->y, *gamma = &call->gamma, *beta = &call->beta, *stats = &call->stats;
     for (int64_t i = 0; i < group_count(call); i++) {
         group g = group_at(call, i);
@@ -65,10 +65,9 @@ gp_status ref_group_norm_forward(const ref_call *call) {
         ref_put(stats, stats_at(stats, g, 0), mean);
         ref_put(stats, stats_at(stats, g, 1), inverse);
     }
-    return GP_OK;
 }
 
-gp_status ref_group_norm_backward_data(const ref_call *call) {
+void ref_group_norm_backward_data(const ref_call *call) {
     const ref_view *x = &call->x, *dy = &call->dy, *stats = &call->stats, *gamma = &call->gamma, *dx = &call->dx;
     for (int64_t i = 0; i < group_count(call); i++) {
         group g = group_at(call, i);
@@ -90,10 +89,9 @@ gp_status ref_group_norm_backward_data(const ref_call *call) {
             }
         }
     }
-    return GP_OK;
 }
 
-gp_status ref_group_norm_backward_weights(const ref_call *call) {
+void ref_group_norm_backward_weights(const ref_call *call) {
     const ref_view *x = &call->x, *dy = &call->dy, *stats = &call->stats;
     const ref_view *dgamma = &call->dgamma, *dbeta = &call->dbeta;
     bool adds = call->desc->flags & GP_OP_ACCUMULATE;
@@ -111,5 +109,4 @@ gp_status ref_group_norm_backward_weights(const ref_call *call) {
         ref_put(dgamma, c, products);
         ref_put(dbeta, c, sum);
     }
-    return GP_OK;
 }

@@ -3,12 +3,13 @@
 
 #include <math.h>
 
-static gp_status check_target(const ref_call *call, int64_t target, int64_t row, int64_t classes) {
+static bool check_target(const ref_call *call, int64_t target, int64_t row, int64_t classes) {
     int64_t ignore = call->desc->attributes.cross_entropy.ignore;
-    if (target == ignore || (target >= 0 && target < classes)) return GP_OK;
-    return gp_fail(
+    if (target == ignore || (target >= 0 && target < classes)) return true;
+    *call->status = gp_fail(
         call->err, GP_DATA, "%s: target %lld of row %lld is not a class: classes are 0 to %lld, and %lld is ignored",
         gp_op_name(call->desc->kind), (long long)target, (long long)row, (long long)(classes - 1), (long long)ignore);
+    return false;
 }
 
 static int64_t largest(const ref_view *x, int64_t from, int64_t classes) {
@@ -35,7 +36,7 @@ static double row_loss(const ref_view *x, int64_t from, int64_t classes, int64_t
     return loss + smoothing / (double)classes * spread;
 }
 
-gp_status ref_cross_entropy_forward(const ref_call *call) {
+void ref_cross_entropy_forward(const ref_call *call) {
     const ref_view *x = &call->x;
     const int64_t *target = call->target.data;
     double *partial = call->partial.data;
@@ -43,7 +44,7 @@ gp_status ref_cross_entropy_forward(const ref_call *call) {
     const gp_cross_entropy_attributes *attributes = &call->desc->attributes.cross_entropy;
     double loss = 0, right = 0;
     for (int64_t row = 0; row < rows; row++) {
-        GP_RETURN_IF_FAILED(check_target(call, target[row], row, classes));
+        if (!check_target(call, target[row], row, classes)) return;
         if (target[row] == attributes->ignore) continue;
         int64_t from = ref_row(x->tensor, row);
         loss += row_loss(x, from, classes, target[row], attributes->smoothing);
@@ -51,10 +52,9 @@ gp_status ref_cross_entropy_forward(const ref_call *call) {
     }
     partial[0] = loss;
     partial[1] = right;
-    return GP_OK;
 }
 
-gp_status ref_cross_entropy_backward(const ref_call *call) {
+void ref_cross_entropy_backward(const ref_call *call) {
     const ref_view *x = &call->x, *dx = &call->dx;
     const int64_t *target = call->target.data;
     const gp_step_scalars *scalars = call->scalars.data;
@@ -62,7 +62,7 @@ gp_status ref_cross_entropy_backward(const ref_call *call) {
     const gp_cross_entropy_attributes *attributes = &call->desc->attributes.cross_entropy;
     double smoothing = attributes->smoothing, share = smoothing / (double)classes;
     for (int64_t row = 0; row < rows; row++) {
-        GP_RETURN_IF_FAILED(check_target(call, target[row], row, classes));
+        if (!check_target(call, target[row], row, classes)) return;
         int64_t from = ref_row(x->tensor, row), to = ref_row(dx->tensor, row);
         double total = log_sum_exp(x, from, classes);
         for (int64_t c = 0; c < classes; c++) {
@@ -71,7 +71,6 @@ gp_status ref_cross_entropy_backward(const ref_call *call) {
             ref_put(dx, to + c, target[row] == attributes->ignore ? 0 : gradient / scalars->divisor);
         }
     }
-    return GP_OK;
 }
 
 static double element_loss(uint32_t function, double x, double target) {
@@ -84,14 +83,13 @@ static double element_gradient(uint32_t function, double x, double target) {
     return (x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x))) - target;
 }
 
-gp_status ref_element_loss_forward(const ref_call *call) {
+void ref_element_loss_forward(const ref_call *call) {
     double *partial = call->partial.data;
     int64_t elements = gp_tensor_elements(call->x.tensor);
     partial[0] = partial[1] = 0;
     for (int64_t i = 0; i < elements; i++)
         partial[0] += element_loss(call->desc->attributes.element_loss.function, ref_get_element(&call->x, i),
                                    ref_get_element(&call->target, i));
-    return GP_OK;
 }
 
 static double backward_element(const ref_call *call, int64_t i) {
@@ -101,12 +99,11 @@ static double backward_element(const ref_call *call, int64_t i) {
     return gradient / scalars->divisor;
 }
 
-gp_status ref_element_loss_backward(const ref_call *call) {
+void ref_element_loss_backward(const ref_call *call) {
     ref_write(call, &call->dx, backward_element);
-    return GP_OK;
 }
 
-gp_status ref_loss_total(const ref_call *call) {
+void ref_loss_total(const ref_call *call) {
     const ref_view *partial = &call->partial;
     gp_step_scalars *scalars = call->scalars.data;
     double loss = 0, right = 0;
@@ -117,5 +114,4 @@ gp_status ref_loss_total(const ref_call *call) {
     scalars->loss_sum = loss;
     scalars->right = right;
     scalars->finite = scalars->finite && isfinite(loss);
-    return GP_OK;
 }

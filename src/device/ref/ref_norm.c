@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-gp_status ref_norm_statistics(const ref_call *call) {
+void ref_norm_statistics(const ref_call *call) {
     const ref_view *x = &call->x, *stats = &call->stats;
     int64_t rows = gp_tensor_rows(x->tensor);
     for (int64_t c = 0; c < stats->tensor->dim[1]; c++) {
@@ -19,7 +19,6 @@ gp_status ref_norm_statistics(const ref_call *call) {
         ref_put(stats, ref_at2(stats, 2, c), mean - ref_get(stats, ref_at2(stats, 0, c)));
         ref_put(stats, ref_at2(stats, 1, c), squares / (double)rows);
     }
-    return GP_OK;
 }
 
 static double inverse_deviation(const ref_call *call, int64_t c) {
@@ -39,7 +38,7 @@ static double applied(const ref_call *call, int64_t row, int64_t c) {
     return ref_round(call->x.tensor->dtype, value);
 }
 
-static gp_status apply(const ref_call *call, bool relu) {
+static void apply(const ref_call *call, bool relu) {
     const ref_view *addend = &call->addend, *y = &call->y;
     int64_t rows = gp_tensor_rows(y->tensor), width = y->tensor->dim[y->tensor->rank - 1];
     for (int64_t row = 0; row < rows; row++) {
@@ -50,15 +49,14 @@ static gp_status apply(const ref_call *call, bool relu) {
             ref_put(y, ref_row(y->tensor, row) + c, value);
         }
     }
-    return GP_OK;
 }
 
-gp_status ref_norm_apply(const ref_call *call) {
-    return apply(call, false);
+void ref_norm_apply(const ref_call *call) {
+    apply(call, false);
 }
 
-gp_status ref_norm_apply_relu(const ref_call *call) {
-    return apply(call, true);
+void ref_norm_apply_relu(const ref_call *call) {
+    apply(call, true);
 }
 
 /* The gradient before the relu: what norm_backward_reduce and norm_backward_data take for dy. */
@@ -71,7 +69,7 @@ static double gradient_of(const ref_call *call, int64_t row, int64_t c) {
     return passes ? ref_get_row(&call->dy, row, c) : 0;
 }
 
-gp_status ref_norm_backward_reduce(const ref_call *call) {
+void ref_norm_backward_reduce(const ref_call *call) {
     const ref_view *sums = &call->sums, *dz = &call->dz;
     int64_t rows = gp_tensor_rows(call->dy.tensor);
     for (int64_t c = 0; c < sums->tensor->dim[1]; c++) {
@@ -85,18 +83,17 @@ gp_status ref_norm_backward_reduce(const ref_call *call) {
         ref_put(sums, ref_at2(sums, 0, c), products);
         ref_put(sums, ref_at2(sums, 1, c), sum);
     }
-    return GP_OK;
 }
 
-gp_status ref_norm_relu_backward_reduce(const ref_call *call) {
-    return ref_norm_backward_reduce(call);
+void ref_norm_relu_backward_reduce(const ref_call *call) {
+    ref_norm_backward_reduce(call);
 }
 
-gp_status ref_norm_add_relu_backward_reduce(const ref_call *call) {
-    return ref_norm_backward_reduce(call);
+void ref_norm_add_relu_backward_reduce(const ref_call *call) {
+    ref_norm_backward_reduce(call);
 }
 
-gp_status ref_norm_backward_data(const ref_call *call) {
+void ref_norm_backward_data(const ref_call *call) {
     const ref_view *sums = &call->sums, *dx = &call->dx;
     int64_t rows = gp_tensor_rows(call->dy.tensor);
     for (int64_t row = 0; row < rows; row++) {
@@ -109,11 +106,10 @@ gp_status ref_norm_backward_data(const ref_call *call) {
             ref_put(dx, ref_row(dx->tensor, row) + c, value);
         }
     }
-    return GP_OK;
 }
 
-gp_status ref_norm_relu_backward_data(const ref_call *call) {
-    return ref_norm_backward_data(call);
+void ref_norm_relu_backward_data(const ref_call *call) {
+    ref_norm_backward_data(call);
 }
 
 /* Mean and sum of squared differences of some rows of one channel. */
@@ -141,16 +137,15 @@ static moments merged_pieces(const ref_view *stats, const gp_norm_attributes *no
     return all;
 }
 
-gp_status ref_norm_commit(const ref_call *call) {
+void ref_norm_commit(const ref_call *call) {
     const gp_step_scalars *scalars = call->scalars.data;
     const ref_view *mean = &call->mean, *variance = &call->variance;
     const gp_norm_attributes *norm = &call->desc->attributes.norm;
-    if (!scalars->finite) return GP_OK;
+    if (!scalars->finite) return;
     for (int64_t c = 0; c < mean->tensor->dim[0]; c++) {
         moments all = merged_pieces(&call->stats, norm, c);
         double unbiased = all.squares / (all.rows - 1);
         ref_put(mean, c, (1 - norm->momentum) * ref_get(mean, c) + norm->momentum * all.mean);
         ref_put(variance, c, (1 - norm->momentum) * ref_get(variance, c) + norm->momentum * unbiased);
     }
-    return GP_OK;
 }

@@ -21,6 +21,7 @@ typedef struct ref_view {
 typedef struct ref_call {
     const gp_op_desc *desc;
     const gp_op_args *args;
+    gp_status *status; /* GP_OK; a loop that fails sets both */
     gp_error *err;
     union {
         ref_view named[GP_NAMES]; /* by gp_operand_name */
@@ -85,7 +86,7 @@ void ref_write(const ref_call *call, const ref_view *out, ref_value *value);
 void ref_write4(const ref_call *call, const ref_view *out, ref_value4 *value);
 
 /* By family. GP_DATA from cross entropy where a target names no class; else nothing fails. */
-#define GP_OP(NAME, name, ...) gp_status ref_##name(const ref_call *call);
+#define GP_OP(NAME, name, ...) void ref_##name(const ref_call *call);
 #include "device/op_table.inc"
 
 #endif

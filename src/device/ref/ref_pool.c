@@ -58,9 +58,8 @@ static double window_maximum(const ref_call *call, int64_t n, int64_t oh, int64_
     return best;
 }
 
-gp_status ref_max_pool_forward(const ref_call *call) {
+void ref_max_pool_forward(const ref_call *call) {
     ref_write4(call, &call->y, window_maximum);
-    return GP_OK;
 }
 
 /* Adds up what the windows over input place [h,w] hand to it. */
@@ -75,9 +74,8 @@ static double gathered(const ref_call *call, int64_t n, int64_t h, int64_t w, in
     return sum;
 }
 
-gp_status ref_max_pool_backward(const ref_call *call) {
+void ref_max_pool_backward(const ref_call *call) {
     ref_write4(call, &call->dx, gathered);
-    return GP_OK;
 }
 
 /* Places that a window of avg_pool counts along one side: its own that lie in the input and, where padding counts, in
@@ -105,9 +103,8 @@ static double window_mean(const ref_call *call, int64_t n, int64_t oh, int64_t o
     return sum / divisor_of(pool, in, oh, ow);
 }
 
-gp_status ref_avg_pool_forward(const ref_call *call) {
+void ref_avg_pool_forward(const ref_call *call) {
     ref_write4(call, &call->y, window_mean);
-    return GP_OK;
 }
 
 static double gathered_shares(const ref_call *call, int64_t n, int64_t h, int64_t w, int64_t c) {
@@ -120,9 +117,8 @@ static double gathered_shares(const ref_call *call, int64_t n, int64_t h, int64_
     return sum;
 }
 
-gp_status ref_avg_pool_backward(const ref_call *call) {
+void ref_avg_pool_backward(const ref_call *call) {
     ref_write4(call, &call->dx, gathered_shares);
-    return GP_OK;
 }
 
 static double spread_element(const ref_call *call, int64_t n, int64_t h, int64_t w, int64_t c) {
@@ -130,9 +126,8 @@ static double spread_element(const ref_call *call, int64_t n, int64_t h, int64_t
     return ref_get4(&call->x, n, h / (out[1] / in[1]), w / (out[2] / in[2]), c);
 }
 
-gp_status ref_upsample_forward(const ref_call *call) {
+void ref_upsample_forward(const ref_call *call) {
     ref_write4(call, &call->y, spread_element);
-    return GP_OK;
 }
 
 static double block_sum(const ref_call *call, int64_t n, int64_t h, int64_t w, int64_t c) {
@@ -144,9 +139,8 @@ static double block_sum(const ref_call *call, int64_t n, int64_t h, int64_t w, i
     return sum;
 }
 
-gp_status ref_upsample_backward(const ref_call *call) {
+void ref_upsample_backward(const ref_call *call) {
     ref_write4(call, &call->dx, block_sum);
-    return GP_OK;
 }
 
 static double picture_mean(const ref_call *call, int64_t n, int64_t oh, int64_t ow, int64_t c) {
@@ -157,9 +151,8 @@ static double picture_mean(const ref_call *call, int64_t n, int64_t oh, int64_t 
     return sum / (double)(in[1] * in[2]);
 }
 
-gp_status ref_mean_pool_forward(const ref_call *call) {
+void ref_mean_pool_forward(const ref_call *call) {
     ref_write4(call, &call->y, picture_mean);
-    return GP_OK;
 }
 
 static double picture_share(const ref_call *call, int64_t n, int64_t h, int64_t w, int64_t c) {
@@ -169,7 +162,6 @@ static double picture_share(const ref_call *call, int64_t n, int64_t h, int64_t 
     return ref_get4(&call->dy, n, 0, 0, c) / (double)(in[1] * in[2]);
 }
 
-gp_status ref_mean_pool_backward(const ref_call *call) {
+void ref_mean_pool_backward(const ref_call *call) {
     ref_write4(call, &call->dx, picture_share);
-    return GP_OK;
 }

@@ -5,7 +5,7 @@
 
 /* As torch.optim.SGD, each product and sum rounded to the parameter's precision as PyTorch does: two f32 multiplied or
  * added in f64 and then rounded give the f32 result exactly. */
-gp_status ref_sgd(const ref_call *call) {
+void ref_sgd(const ref_call *call) {
     const gp_step_scalars *scalars = call->scalars.data;
     const ref_view *grad = &call->grad, *state = &call->momentum, *param = &call->param;
     const gp_sgd_attributes *sgd = &call->desc->attributes.sgd;
@@ -13,7 +13,7 @@ gp_status ref_sgd(const ref_call *call) {
     double rate = ref_round(dtype, scalars->rate), momentum = ref_round(dtype, sgd->momentum);
     double decay = ref_round(dtype, sgd->decay), clip = ref_round(dtype, scalars->clip);
     int64_t elements = gp_tensor_elements(param->tensor);
-    if (!scalars->finite) return GP_OK;
+    if (!scalars->finite) return;
     for (int64_t i = 0; i < elements; i++) {
         int64_t at = ref_element(param->tensor, i);
         double value = ref_get(param, at), step = ref_round(dtype, clip * ref_get(grad, ref_element(grad->tensor, i)));
@@ -26,7 +26,6 @@ gp_status ref_sgd(const ref_call *call) {
         }
         ref_put(param, at, value - ref_round(dtype, rate * step));
     }
-    return GP_OK;
 }
 
 /* The numbers of a step, in the parameter's precision; bias corrections in f64, as PyTorch has them. */
@@ -59,13 +58,13 @@ static double lerp(gp_dtype dtype, const adam_numbers *n, double from, double to
 }
 
 /* As torch.optim.Adam and AdamW, one tensor at a time, not fused: each operation rounded as there. */
-gp_status ref_adam(const ref_call *call) {
+void ref_adam(const ref_call *call) {
     const gp_step_scalars *scalars = call->scalars.data;
     const ref_view *grad = &call->grad, *param = &call->param, *m = &call->m, *v = &call->v;
     gp_dtype dtype = param->tensor->dtype;
     adam_numbers n = numbers_of(&call->desc->attributes.adam, scalars, dtype);
     int64_t elements = gp_tensor_elements(param->tensor);
-    if (!scalars->finite) return GP_OK;
+    if (!scalars->finite) return;
     for (int64_t i = 0; i < elements; i++) {
         int64_t at = ref_element(param->tensor, i), at_m = ref_element(m->tensor, i), at_v = ref_element(v->tensor, i);
         double value = ref_round(dtype, ref_get(param, at) * n.shrink);
@@ -80,5 +79,4 @@ gp_status ref_adam(const ref_call *call) {
         ref_put(v, at_v, square);
         ref_put(param, at, value + step);
     }
-    return GP_OK;
 }
