@@ -14,7 +14,7 @@ enum { MOST_TRIES = 12 };
 typedef struct finder {
     const gp_balance_request *request;
     gp_balance_problem problem;
-    int64_t *now, *layers; /* [stage] of the cut at hand; of the best */
+    int64_t *now, *layers; /* [stage] of the current cut; of the best */
     gp_plan *plan;         /* of the best */
     size_t excess;         /* of the best: the most that a worker is over its memory */
     int64_t *limits;       /* [worker] as the devices have them */
@@ -31,7 +31,7 @@ static size_t excess_of(const gp_plan *plan) {
     return most;
 }
 
-/* Plans the cut at hand, and keeps it where it is the first or nearer to fitting; *plan is valid for as long as no
+/* Plans the current cut, and keeps it where it is the first or nearer to fitting; *plan is valid for as long as no
  * other is taken. */
 static gp_status take(finder *f, gp_plan **plan, gp_error *err) {
     gp_plan_request request = f->request->plan;

@@ -67,7 +67,7 @@ static gp_status copy_kept(gp_stage_compiler *c, gp_error *err) {
 
 /* ---- which ops run ----------------------------------------------------------------------------------------------- */
 
-/* What is left for recompute to run, and what stays in `kept` and at hand. */
+/* Leaves in `run` the ops that recompute runs, and in `kept` the outputs that are kept and that no op leaves anyway. */
 static void select_recompute(gp_stage_compiler *c, gp_op_use *forward, bool *scratch, bool *run) {
     for (size_t o = 0; o < c->forward.count; o++) {
         forward[o].always = false;

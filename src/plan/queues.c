@@ -28,7 +28,7 @@ typedef struct walker {
     uint32_t *ended; /* [(before + pc)·width]: what is known behind each instruction */
 } walker;
 
-/* Something that the instruction at hand waits for, of the own worker or of others. */
+/* What the current instruction waits for, of its own worker or of another one. */
 typedef struct candidate {
     const uint32_t *knows;
     size_t instr; /* of the own worker, + 1, as in part_use; 0: of others */

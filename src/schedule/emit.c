@@ -15,7 +15,7 @@ typedef struct generator {
     const gp_emit_request *request;
     const gp_order *order;
     gp_programs *programs;
-    gp_program *program; /* of the worker at hand */
+    gp_program *program; /* of the current worker */
     int worker;
     progress *stages; /* [stage] */
     uint32_t clock;

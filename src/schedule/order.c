@@ -130,7 +130,7 @@ static void wake(clockmaker *c, int worker) {
     c->awake[c->awake_count++] = worker;
 }
 
-/* Whoever computes the next stage of that direction may wait for it. */
+/* The worker of the next stage in that direction may wait for it. */
 static gp_status finish_task(clockmaker *c, int worker, gp_task *task, uint32_t clock, gp_error *err) {
     done *its = done_of(c, task->stage, task->micro);
     int next = task->op == GP_TASK_FORWARD ? task->stage + 1 : task->stage - 1;

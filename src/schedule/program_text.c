@@ -151,7 +151,7 @@ gp_status gp_programs_write(const gp_programs *programs, char **out, gp_error *e
 
 typedef struct reader {
     const char *at, *line_start;
-    gp_place place; /* of the token at hand */
+    gp_place place; /* of the current token */
     gp_programs *programs;
     int workers_seen;
 } reader;

@@ -21,7 +21,7 @@ typedef struct assigner {
     const gp_play *play;
     double *pulled_at; /* [edge·pieces + micro] */
     gp_life *lives;    /* [stage·pieces + micro] */
-    /* Of the worker at hand. */
+    /* Of the current worker. */
     bool ahead;
     double before; /* when its last computation began */
     pool *pools;   /* [stage·frames + frame] */

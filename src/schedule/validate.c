@@ -10,7 +10,7 @@
 #include "schedule/play.h"
 #include "schedule/waits.h"
 
-/* What has happened to one micro-batch on the stage at hand. */
+/* What has happened to one micro-batch on the current stage. */
 typedef struct piece {
     bool loaded, forward, kept, recomputed, backward;  /* backward: for inputs at least */
     bool weight;                                       /* backward for weights too */
@@ -32,12 +32,12 @@ typedef struct checker {
     size_t *first; /* [stage]: where the pcs of its instructions begin in `pcs`, in its worker's order */
     uint32_t *pcs;
     uint8_t *copied;            /* [edge·pieces + micro]: SENT, RECEIVED */
-    piece *pieces;              /* [micro], of the stage at hand */
+    piece *pieces;              /* [micro], of the current stage */
     holder *holders[GP_FRAMES]; /* [slot] */
-    const gp_stage *stage;      /* at hand, with what it has done so far */
+    const gp_stage *stage;      /* the current one, with what it has done so far */
     int s, forwards, backwards, weights, norms, clips, steps;
     bool *joined; /* [collective·stages + stage] it has posted its part, or collected */
-    int worker;   /* the instruction at hand */
+    int worker;   /* of the current instruction */
     size_t pc;
     const gp_instr *instr;
 } checker;
@@ -236,7 +236,7 @@ static gp_status sort_by_stage(checker *c, gp_error *err) {
     return GP_OK;
 }
 
-/* The micro-batch at hand has, or now gets, this slot. */
+/* The current micro-batch has, or now gets, this slot. */
 static gp_status hold(checker *c, gp_frame frame, uint16_t slot, gp_error *err) {
     piece *p = &c->pieces[c->instr->micro];
     if (p->lives[frame]) {

@@ -26,7 +26,7 @@ typedef struct searcher {
     char *few;           /* "pipeline.devices=[…]", of the plans on fewer devices; NULL: there are none */
     bool on_few;         /* those are tried now */
     double seconds;      /* that measuring one size may take */
-    gp_profile *profile; /* of the size at hand; NULL: none yet */
+    gp_profile *profile; /* of the current size; NULL: none yet */
     int sizes[MOST_SIZES];
     int size_count;
     bool limited; /* some device has a memory */

@@ -27,7 +27,7 @@ static gp_status plan_modes(chooser *c, gp_error *err) {
     return GP_OK;
 }
 
-/* Bytes that are left on a worker with the modes at hand, by the plans in which each stage has its own. */
+/* Bytes that are left on a worker with the current modes, by the plans in which each stage has its own. */
 static int64_t room_on(const chooser *c, int worker) {
     const gp_plan *any = c->plans[0];
     size_t limit = gp_device_room(&any->devices[worker]);
