@@ -46,3 +46,9 @@ if(NOT GP_SANITIZE)
   gp_script_test(same_bits_itself scripts/same-bits.py --self-test ${PROJECT_BINARY_DIR})
 endif()
 gp_script_test(ci_times_itself scripts/ci-times.py --self-test)
+
+# bench/peers.py without PyTorch: its arithmetic, its tables, the processes that it starts and ends.
+if(NOT GP_SANITIZE)
+  gp_script_test(bench_peers tests/scripts/test_peers.py)
+  set_tests_properties(bench_peers PROPERTIES ENVIRONMENT "GPIPE_TRAIN=$<TARGET_FILE:gpipe-train>")
+endif()
