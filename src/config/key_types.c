@@ -50,6 +50,17 @@ static void write_int(FILE *file, const gp_key *key, const void *base) {
 
 const gp_key_type gp_int_type = {"integer", read_int, write_int, NULL};
 
+static gp_status read_pair(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
+                           gp_error *err) {
+    return gp_read_pair(node, at->what, key->integer.low, key->integer.high, VALUE(int64_t), err);
+}
+
+static void write_pair(FILE *file, const gp_key *key, const void *base) {
+    fprintf(file, "[%lld, %lld]", (long long)CONST_VALUE(int64_t)[0], (long long)CONST_VALUE(int64_t)[1]);
+}
+
+const gp_key_type gp_pair_type = {"integer or `[height, width]`", read_pair, write_pair, NULL};
+
 static gp_status read_bytes(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
                             gp_error *err) {
     GP_RETURN_IF_FAILED(gp_read_bytes(node, at->what, VALUE(size_t), err));
