@@ -50,6 +50,17 @@ static void write_int(FILE *file, const gp_key *key, const void *base) {
 
 const gp_key_type gp_int_type = {"integer", read_int, write_int, NULL};
 
+static gp_status read_pair(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
+                           gp_error *err) {
+    return gp_read_pair(node, at->what, key->integer.low, key->integer.high, VALUE(int64_t), err);
+}
+
+static void write_pair(FILE *file, const gp_key *key, const void *base) {
+    fprintf(file, "[%lld, %lld]", (long long)CONST_VALUE(int64_t)[0], (long long)CONST_VALUE(int64_t)[1]);
+}
+
+const gp_key_type gp_pair_type = {"integer or `[height, width]`", read_pair, write_pair, NULL};
+
 static gp_status read_bytes(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
                             gp_error *err) {
     GP_RETURN_IF_FAILED(gp_read_bytes(node, at->what, VALUE(size_t), err));
@@ -175,9 +186,10 @@ static void write_table(FILE *file, const gp_key *key, const void *base) {
     gp_write_table(file, key->table, CONST_VALUE(char));
 }
 
-/* A mapping without a default is said if its first key is. */
+/* A mapping without a default is said if it has a kind, or its first key is. */
 static bool is_table_said(const gp_key *key, const void *base) {
     const gp_key *first = key->table->keys;
+    if (key->table->kinds) return *(const int *)(CONST_VALUE(char) + key->table->kind) != 0;
     return first->type->is_said(first, CONST_VALUE(char));
 }
 

@@ -29,6 +29,8 @@ static gp_status read_value(const gp_key *key, const gp_yaml *node, const gp_key
         snprintf(what, sizeof what, "%s%s%s", at->joint ? at->what : "", at->joint ? at->joint : "", key->name);
         inner.what = what;
     }
+    if (key->refused.why && node->kind == key->refused.kind)
+        return gp_refuse(node->place, inner.what, err, "%s", key->refused.why);
     return key->type->read ? key->type->read(key, node, &inner, base, err) : GP_OK;
 }
 
@@ -49,7 +51,9 @@ static gp_status read_key(const gp_key_table *table, const gp_key *key, const gp
     if (key->given && node) *(bool *)((char *)base + key->given) = true;
     if (node) return read_value(key, node, at, named, base, err);
     if (key->example && table->needs) return gp_refuse(at->place, at->what, err, "needs %s", table->needs);
-    if (key->example) return gp_refuse(at->place, at->what, err, "%s is missing, as in %s", key->name, key->example);
+    if (key->example)
+        return gp_refuse(at->place, at->what, err, "%s is missing%s%s", key->name,
+                         table->before_example ? table->before_example : ", as in ", key->example);
     return key->unsaid ? read_default(key, at, base, err) : GP_OK;
 }
 

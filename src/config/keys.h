@@ -47,6 +47,7 @@ typedef struct gp_key_table {
     size_t kind;              /* offset of the kind's enum */
     size_t kind_place;        /* offset of its place; 0: none */
     const char *const *later_kinds, *const *later_keys; /* of a later version; may be NULL */
+    const char *before_example;                         /* in the message for a missing key; NULL: ", as in " */
     const char *needs;  /* what the message for a missing key asks for, in place of the key's example */
     gp_key_alone alone; /* whether the first key's value may stand in the place of the mapping */
     bool short_names;   /* messages name an option by its kind alone: "random_crop: size" */
@@ -96,18 +97,22 @@ struct gp_key {
     const char *const *names; /* values of a choice, by its enum */
     const char *const *later; /* values that a later version will have; may be NULL */
     const gp_key_table *table;
-    size_t place; /* offset of the value's place; 0: none */
-    size_t given; /* offset of a flag that is set if the configuration has the key; 0: none */
-    size_t count; /* offset of the number of entries of a list, which is written if it has any; 0: no list */
+    struct {
+        gp_yaml_kind kind;
+        const char *why; /* NULL: the type has messages of its own */
+    } refused;           /* a form that the value cannot have */
+    size_t place;        /* offset of the value's place; 0: none */
+    size_t given;        /* offset of a flag that is set if the configuration has the key; 0: none */
+    size_t count;        /* offset of the number of entries of a list, which is written if it has any; 0: no list */
     unsigned flags;
     gp_key_change change;
     const char *fixed; /* GP_CHANGE_NEVER: the reason */
 };
 
 /* Types of one value. Names of what they fill: int, int64_t or uint64_t, double, bool, gp_time, gp_every, an owned
- * char * with an absolute path, an enum, size_t, two doubles. */
+ * char * with an absolute path, an enum, size_t, two int64_t ([height, width], or one number for both). */
 extern const gp_key_type gp_int_type, gp_int64_type, gp_number_type, gp_boolean_type, gp_time_type, gp_every_type,
-    gp_path_type, gp_choice_type, gp_bytes_type;
+    gp_path_type, gp_choice_type, gp_bytes_type, gp_pair_type;
 /* What `table` has, in the same struct. */
 extern const gp_key_type gp_table_type;
 /* A section that rooms above read: it has a row, and no value in any struct. */

@@ -43,7 +43,8 @@ typedef enum gp_op_kind {
     enum { GP_EACH(GP_POSITION, NAME, __VA_ARGS__) };
 #include "device/op_table.inc"
 
-/* All names of operands. What several ops share finds its operands by name, wherever they stand. */
+/* All names of operands. What several ops share finds its operands by name, wherever they stand; an op has at most one
+ * of each. */
 /* clang-format off */
 #define GP_OPERAND_NAMES(EACH)                                                                                         \
     EACH(A, a) EACH(B, b) EACH(X, x) EACH(Y, y) EACH(W, w) EACH(DX, dx) EACH(DY, dy) EACH(DZ, dz) EACH(DW, dw)         \
@@ -54,6 +55,7 @@ typedef enum gp_op_kind {
 /* clang-format on */
 
 typedef enum gp_operand_name {
+    GP_NAME_NONE, /* no operand's */
 #define GP_NAMED(NAME, name) GP_NAME_##NAME,
     GP_OPERAND_NAMES(GP_NAMED)
 #undef GP_NAMED

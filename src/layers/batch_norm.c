@@ -1,7 +1,5 @@
 /* batch_norm: PyTorch's BatchNorm1d and 2d; statistics of each micro-batch, running statistics committed per
  * mini-batch. */
-#include <math.h>
-
 #include "layers/types.h"
 
 typedef struct batch_norm {
@@ -19,15 +17,15 @@ static places places_of(const batch_norm *self) {
     return self->affine ? (places){0, 1, 2, 3} : (places){-1, -1, 0, 1};
 }
 
-static gp_status batch_norm_read(gp_layer *layer, const gp_choice *choice, gp_error *err) {
-    static const char *const known[] = {"eps", "momentum", "affine", NULL};
-    batch_norm *self = (batch_norm *)layer;
-    self->momentum = 0.1;
-    self->affine = true;
-    GP_RETURN_IF_FAILED(gp_layer_check_options(layer, choice, known, err));
-    GP_RETURN_IF_FAILED(gp_layer_read_eps(choice, true, &self->eps, err));
-    GP_RETURN_IF_FAILED(gp_layer_read_number(choice, "momentum", false, 0, 1, &self->momentum, err));
-    return gp_layer_read_boolean(choice, "affine", false, &self->affine, err);
+static const gp_key batch_norm_options[] = {
+    GP_LAYER_EPS(offsetof(batch_norm, eps)),
+    {"momentum", &gp_number_type, offsetof(batch_norm, momentum), .unsaid = "0.1", .number = {0, 1, 0}},
+    {"affine", &gp_boolean_type, offsetof(batch_norm, affine), .unsaid = "true"},
+    {0},
+};
+
+static gp_status batch_norm_check(gp_layer *layer, const gp_choice *choice, gp_error *err) {
+    return gp_layer_check_eps(choice, ((const batch_norm *)layer)->eps, err);
 }
 
 static gp_status batch_norm_infer(gp_layer *layer, gp_error *err) {
@@ -169,9 +167,9 @@ static gp_status batch_norm_lower_mini_batch(const gp_layer *layer, gp_lowering 
 
 const gp_layer_type gp_batch_norm_type = {
     .name = "batch_norm",
-    .main_option = "eps",
     .size = sizeof(batch_norm),
-    .read = batch_norm_read,
+    .options = batch_norm_options,
+    .check = batch_norm_check,
     .infer = batch_norm_infer,
     .params = batch_norm_params,
     .lower = batch_norm_lower,

@@ -11,24 +11,26 @@ typedef struct conv {
     bool bias;
 } conv;
 
-static gp_status conv_read(gp_layer *layer, const gp_choice *choice, gp_error *err) {
-    static const char *const known[] = {"out", "kernel", "stride", "pad", "dilation", "groups", "bias", NULL};
-    static const char *const example = "conv: {out: 16, kernel: 3}";
-    conv *self = (conv *)layer;
-    gp_conv_attributes *its = &self->attributes;
-    *its = (gp_conv_attributes){.stride = {1, 1}, .dilation = {1, 1}, .groups = 1};
-    self->bias = true;
-    GP_RETURN_IF_FAILED(gp_layer_check_options(layer, choice, known, err));
-    GP_RETURN_IF_FAILED(gp_layer_required(choice, "out", true, example, err));
-    GP_RETURN_IF_FAILED(gp_layer_read_count(choice, "out", true, &self->out, err));
-    GP_RETURN_IF_FAILED(gp_layer_required(choice, "kernel", false, example, err));
-    GP_RETURN_IF_FAILED(gp_layer_read_pair(choice, "kernel", false, 1, its->kernel, err));
-    GP_RETURN_IF_FAILED(gp_layer_read_pair(choice, "stride", false, 1, its->stride, err));
-    GP_RETURN_IF_FAILED(gp_layer_read_pair(choice, "dilation", false, 1, its->dilation, err));
-    GP_RETURN_IF_FAILED(gp_layer_read_pad(choice, its->kernel, its->dilation, its->pad, err));
-    GP_RETURN_IF_FAILED(gp_layer_read_count(choice, "groups", false, &its->groups, err));
-    return gp_layer_read_boolean(choice, "bias", false, &self->bias, err);
+static gp_status read_pad(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base, gp_error *err) {
+    gp_conv_attributes *its = &((conv *)base)->attributes;
+    (void)key;
+    return gp_layer_read_pad(node, at, its->kernel, its->dilation, its->pad, err);
 }
+
+static const gp_key_type pad_type = {"", read_pad, NULL, NULL};
+
+#define AT(field) offsetof(conv, field)
+#define EXAMPLE   .example = "conv: {out: 16, kernel: 3}"
+static const gp_key conv_options[] = {
+    GP_LAYER_COUNT("out", AT(out), EXAMPLE),
+    GP_LAYER_PAIR("kernel", AT(attributes.kernel), 1, EXAMPLE),
+    GP_LAYER_PAIR("stride", AT(attributes.stride), 1, .unsaid = "1"),
+    {"pad", &pad_type, .unsaid = NULL},
+    GP_LAYER_PAIR("dilation", AT(attributes.dilation), 1, .unsaid = "1", .flags = GP_KEY_FIRST),
+    GP_LAYER_COUNT("groups", AT(attributes.groups), .unsaid = "1"),
+    {"bias", &gp_boolean_type, AT(bias), .unsaid = "true"},
+    {0},
+};
 
 static gp_status conv_infer(gp_layer *layer, gp_error *err) {
     const conv *self = (const conv *)layer;
@@ -69,9 +71,8 @@ static gp_status conv_lower(const gp_layer *layer, gp_lowering *lowering, gp_err
 
 const gp_layer_type gp_conv_type = {
     .name = "conv",
-    .main_option = "out",
     .size = sizeof(conv),
-    .read = conv_read,
+    .options = conv_options,
     .infer = conv_infer,
     .params = conv_params,
     .lower = conv_lower,

@@ -10,17 +10,13 @@ typedef struct cross_entropy {
     gp_cross_entropy_attributes attributes;
 } cross_entropy;
 
-static gp_status cross_entropy_read(gp_layer *layer, const gp_choice *choice, gp_error *err) {
-    static const char *const known[] = {"smoothing", "ignore", NULL};
-    static const char *const later[] = {"name", "from", "target", "loss_weight", "weight", NULL};
-    gp_cross_entropy_attributes *attributes = &((cross_entropy *)layer)->attributes;
-    if (choice->options) GP_RETURN_IF_FAILED(gp_check_keys(choice->options, choice->kind, known, later, err));
-    const gp_yaml *ignore = gp_layer_option(choice, "ignore", false);
-    attributes->ignore = -100;
-    GP_RETURN_IF_FAILED(gp_layer_read_number(choice, "smoothing", true, 0, 1, &attributes->smoothing, err));
-    if (!ignore) return GP_OK;
-    return gp_read_integer(ignore, "cross_entropy: ignore", INT64_MIN, INT64_MAX, &attributes->ignore, err);
-}
+#define AT(field) offsetof(cross_entropy, attributes.field)
+static const gp_key cross_entropy_options[] = {
+    {"smoothing", &gp_number_type, AT(smoothing), .number = {0, 1, 0}},
+    {"ignore", &gp_int64_type, AT(ignore), .unsaid = "-100", .integer = {INT64_MIN, INT64_MAX}},
+    {0},
+};
+static const char *const later[] = {"name", "from", "target", "loss_weight", "weight", NULL};
 
 static gp_status cross_entropy_infer(gp_layer *layer, gp_error *err) {
     const gp_shape *input = &layer->inputs[0];
@@ -50,11 +46,11 @@ static gp_status cross_entropy_lower(const gp_layer *layer, gp_lowering *lowerin
 
 const gp_layer_type gp_cross_entropy_type = {
     .name = "cross_entropy",
-    .main_option = "smoothing",
     .size = sizeof(cross_entropy),
     .loss = true,
     .target_is_class = true,
-    .read = cross_entropy_read,
+    .options = cross_entropy_options,
+    .later = later,
     .infer = cross_entropy_infer,
     .lower = cross_entropy_lower,
     .lower_mini_batch = gp_loss_lower_mini_batch,

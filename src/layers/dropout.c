@@ -9,14 +9,11 @@ typedef struct dropout {
     bool channels;
 } dropout;
 
-static gp_status dropout_read(gp_layer *layer, const gp_choice *choice, gp_error *err) {
-    static const char *const known[] = {"p", "channels", NULL};
-    dropout *self = (dropout *)layer;
-    self->p = 0.5;
-    GP_RETURN_IF_FAILED(gp_layer_check_options(layer, choice, known, err));
-    GP_RETURN_IF_FAILED(gp_layer_read_number(choice, "p", true, 0, 1, &self->p, err));
-    return gp_layer_read_boolean(choice, "channels", false, &self->channels, err);
-}
+static const gp_key dropout_options[] = {
+    {"p", &gp_number_type, offsetof(dropout, p), .unsaid = "0.5", .number = {0, 1, 0}},
+    {"channels", &gp_boolean_type, offsetof(dropout, channels), .unsaid = NULL},
+    {0},
+};
 
 static gp_status dropout_infer(gp_layer *layer, gp_error *err) {
     char text[GP_SHAPE_TEXT];
@@ -44,9 +41,8 @@ static gp_status dropout_lower(const gp_layer *layer, gp_lowering *lowering, gp_
 
 const gp_layer_type gp_dropout_type = {
     .name = "dropout",
-    .main_option = "p",
     .size = sizeof(dropout),
-    .read = dropout_read,
+    .options = dropout_options,
     .infer = dropout_infer,
     .lower = dropout_lower,
 };

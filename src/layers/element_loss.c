@@ -4,14 +4,7 @@
 
 #include "layers/types.h"
 
-static gp_status element_loss_read(gp_layer *layer, const gp_choice *choice, gp_error *err) {
-    static const char *const known[] = {NULL};
-    static const char *const later[] = {"name", "from", "target", "loss_weight", NULL};
-    (void)layer;
-    if (choice->main)
-        return gp_fail_at(err, GP_CONFIG, choice->main->place, "%s has no options, and takes no value", choice->kind);
-    return choice->options ? gp_check_keys(choice->options, choice->kind, known, later, err) : GP_OK;
-}
+static const char *const later[] = {"name", "from", "target", "loss_weight", NULL};
 
 static gp_status element_loss_lower(const gp_layer *layer, gp_lowering *lowering, gp_error *err) {
     gp_element_loss function = layer->type == &gp_mse_type ? GP_ELEMENT_MSE : GP_ELEMENT_BCE_LOGITS;
@@ -26,7 +19,7 @@ static gp_status element_loss_lower(const gp_layer *layer, gp_lowering *lowering
 const gp_layer_type gp_mse_type = {
     .name = "mse",
     .loss = true,
-    .read = element_loss_read,
+    .later = later,
     .lower = element_loss_lower,
     .lower_mini_batch = gp_loss_lower_mini_batch,
 };
@@ -34,7 +27,7 @@ const gp_layer_type gp_mse_type = {
 const gp_layer_type gp_bce_logits_type = {
     .name = "bce_logits",
     .loss = true,
-    .read = element_loss_read,
+    .later = later,
     .lower = element_loss_lower,
     .lower_mini_batch = gp_loss_lower_mini_batch,
 };

@@ -104,7 +104,6 @@ static gp_status concat_lower(const gp_layer *layer, gp_lowering *lowering, gp_e
 
 const gp_layer_type gp_add_type = {
     .name = "add",
-    .main_option = "from",
     .joins = true,
     .infer = add_infer,
     .lower = add_lower,
@@ -112,7 +111,6 @@ const gp_layer_type gp_add_type = {
 
 const gp_layer_type gp_concat_type = {
     .name = "concat",
-    .main_option = "from",
     .joins = true,
     .infer = concat_infer,
     .lower = concat_lower,

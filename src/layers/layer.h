@@ -13,7 +13,7 @@
 
 #include "base/shape.h"
 #include "base/status.h"
-#include "config/read.h"
+#include "config/keys.h"
 #include "layers/lowering.h"
 
 enum { GP_LAYER_MAX_PARAMS = 4 };
@@ -42,14 +42,17 @@ typedef struct gp_layer gp_layer;
 
 typedef struct gp_layer_type {
     const char *name;
-    const char *main_option; /* which may stand alone as its value (max_pool: 2 is kernel); NULL: none */
-    size_t size;             /* of the instance, whose first member is a gp_layer; 0: it is nothing more */
-    bool loss;               /* takes prediction and target, makes no value */
-    bool target_is_class;    /* of a loss: its target is classes, I64; else numbers, stored as values are */
-    bool joins;              /* takes two values or more; else one */
+    size_t size;          /* of the instance, whose first member is a gp_layer; 0: it is nothing more */
+    bool loss;            /* takes prediction and target, makes no value */
+    bool target_is_class; /* of a loss: its target is classes, I64; else numbers, stored as values are */
+    bool joins;           /* takes two values or more; else one */
 
-    /* Reads the options into the zeroed instance; NULL: it has none of its own. GP_CONFIG with place. */
-    gp_status (*read)(gp_layer *layer, const gp_choice *choice, gp_error *err);
+    /* Its own options, up to one without a name, as they fill the zeroed instance; the first may stand alone as its
+     * value (max_pool: 2 is kernel). NULL: none. */
+    const gp_key *options;
+    const char *const *later; /* of a loss: options that a later version will have; NULL: none */
+    /* After the options are read: what a row does not say. NULL: nothing. GP_CONFIG with place. */
+    gp_status (*check)(gp_layer *layer, const gp_choice *choice, gp_error *err);
     /* Checks layer->inputs (of one sample), and sets layer->output, which has the first input's shape before; NULL:
      * that is all. GP_CONFIG without place and without the layer's name: the caller puts both before it ("kernel 7 is
      * larger than …"). A loss gives the target's shape. */
@@ -92,10 +95,8 @@ void gp_layer_destroy(gp_layer **layer);
 /* Keeps the shapes in the instance, then calls the type's infer. Refuses a wrong number of inputs, and sizes beyond the
  * bounds above. GP_CONFIG, as the type's infer. */
 GP_MUST_USE gp_status gp_layer_infer(gp_layer *layer, const gp_shape *inputs, int count, gp_error *err);
-/* gp_check_keys for a layer's options (`known`: its own, NULL-terminated), with what every layer knows added, and what
- * every layer will know. */
-GP_MUST_USE gp_status gp_layer_check_options(const gp_layer *layer, const gp_choice *choice, const char *const *known,
-                                             gp_error *err);
+/* The option whose value may stand alone; NULL: none. */
+const char *gp_layer_main_option(const gp_layer_type *type);
 /* What the option `init` says of the layer's parameters, into their specs. GP_CONFIG with place. */
 GP_MUST_USE gp_status gp_layer_read_init(const gp_choice *choice, gp_param_spec *specs, int count, gp_error *err);
 

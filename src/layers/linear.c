@@ -9,16 +9,24 @@ typedef struct linear {
     bool bias;
 } linear;
 
-static gp_status linear_read(gp_layer *layer, const gp_choice *choice, gp_error *err) {
-    static const char *const known[] = {"out", "bias", "transposed", NULL};
-    linear *self = (linear *)layer;
-    self->bias = true;
-    GP_RETURN_IF_FAILED(gp_layer_check_options(layer, choice, known, err));
-    GP_RETURN_IF_FAILED(gp_layer_required(choice, "out", true, "linear: {out: 10}", err));
-    GP_RETURN_IF_FAILED(gp_layer_read_count(choice, "out", true, &self->out, err));
-    GP_RETURN_IF_FAILED(gp_layer_read_boolean(choice, "bias", false, &self->bias, err));
-    return gp_layer_only_false(choice, "transposed", err);
+/* Its other value comes later. */
+static gp_status read_false(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
+                            gp_error *err) {
+    bool given = false;
+    (void)key;
+    (void)base;
+    GP_RETURN_IF_FAILED(gp_read_boolean(node, at->what, &given, err));
+    return given ? gp_refuse(node->place, at->what, err, "true is not available yet") : GP_OK;
 }
+
+static const gp_key_type false_type = {"", read_false, NULL, NULL};
+
+static const gp_key linear_options[] = {
+    GP_LAYER_COUNT("out", offsetof(linear, out), .example = "linear: {out: 10}"),
+    {"bias", &gp_boolean_type, offsetof(linear, bias), .unsaid = "true"},
+    {"transposed", &false_type, .unsaid = NULL},
+    {0},
+};
 
 static gp_status linear_infer(gp_layer *layer, gp_error *err) {
     const linear *self = (const linear *)layer;
@@ -49,9 +57,8 @@ static gp_status linear_lower(const gp_layer *layer, gp_lowering *lowering, gp_e
 
 const gp_layer_type gp_linear_type = {
     .name = "linear",
-    .main_option = "out",
     .size = sizeof(linear),
-    .read = linear_read,
+    .options = linear_options,
     .infer = linear_infer,
     .params = linear_params,
     .lower = linear_lower,

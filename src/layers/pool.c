@@ -6,7 +6,7 @@
 typedef struct window_pool {
     gp_layer layer;
     gp_pool_attributes attributes;
-    bool ceil;
+    bool ceil, counts_pad;
 } window_pool;
 
 static const int64_t no_dilation[2] = {1, 1};
@@ -27,33 +27,32 @@ static gp_status check_window(const window_pool *self, const gp_choice *choice, 
     return GP_OK;
 }
 
-static gp_status window_read(window_pool *self, const gp_choice *choice, const char *example, gp_error *err) {
-    gp_pool_attributes *attributes = &self->attributes;
-    GP_RETURN_IF_FAILED(gp_layer_required(choice, "kernel", true, example, err));
-    GP_RETURN_IF_FAILED(gp_layer_read_pair(choice, "kernel", true, 1, attributes->kernel, err));
-    for (int axis = 0; axis < 2; axis++) attributes->stride[axis] = attributes->kernel[axis];
-    GP_RETURN_IF_FAILED(gp_layer_read_pair(choice, "stride", false, 1, attributes->stride, err));
-    GP_RETURN_IF_FAILED(gp_layer_read_pad(choice, attributes->kernel, no_dilation, attributes->pad, err));
-    GP_RETURN_IF_FAILED(gp_layer_read_boolean(choice, "ceil", false, &self->ceil, err));
-    return check_window(self, choice, err);
+/* Windows do not overlap unless a stride is said. */
+static gp_status window_check(gp_layer *layer, const gp_choice *choice, gp_error *err) {
+    gp_pool_attributes *its = &((window_pool *)layer)->attributes;
+    its->count_pad = ((window_pool *)layer)->counts_pad;
+    for (int axis = 0; axis < 2; axis++)
+        if (its->stride[axis] == 0) its->stride[axis] = its->kernel[axis];
+    return check_window((window_pool *)layer, choice, err);
 }
 
-static gp_status max_pool_read(gp_layer *layer, const gp_choice *choice, gp_error *err) {
-    static const char *const known[] = {"kernel", "stride", "pad", "ceil", NULL};
-    GP_RETURN_IF_FAILED(gp_layer_check_options(layer, choice, known, err));
-    return window_read((window_pool *)layer, choice, "max_pool: 2", err);
+static gp_status read_pad(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base, gp_error *err) {
+    gp_pool_attributes *its = &((window_pool *)base)->attributes;
+    (void)key;
+    return gp_layer_read_pad(node, at, its->kernel, no_dilation, its->pad, err);
 }
 
-static gp_status avg_pool_read(gp_layer *layer, const gp_choice *choice, gp_error *err) {
-    static const char *const known[] = {"kernel", "stride", "pad", "ceil", "count_pad", NULL};
-    window_pool *self = (window_pool *)layer;
-    bool count_pad = true;
-    GP_RETURN_IF_FAILED(gp_layer_check_options(layer, choice, known, err));
-    GP_RETURN_IF_FAILED(window_read(self, choice, "avg_pool: 2", err));
-    GP_RETURN_IF_FAILED(gp_layer_read_boolean(choice, "count_pad", false, &count_pad, err));
-    self->attributes.count_pad = count_pad ? 1 : 0;
-    return GP_OK;
-}
+static const gp_key_type pad_type = {"", read_pad, NULL, NULL};
+
+#define AT(field) offsetof(window_pool, field)
+#define WINDOW(shown)                                                                                                  \
+    GP_LAYER_PAIR("kernel", AT(attributes.kernel), 1, .example = (shown)),                                             \
+        GP_LAYER_PAIR("stride", AT(attributes.stride), 1, .unsaid = NULL), {"pad", &pad_type, .unsaid = NULL}, {       \
+        "ceil", &gp_boolean_type, AT(ceil), .unsaid = NULL                                                             \
+    }
+static const gp_key max_pool_options[] = {WINDOW("max_pool: 2"), {0}};
+static const gp_key avg_pool_options[] = {
+    WINDOW("avg_pool: 2"), {"count_pad", &gp_boolean_type, AT(counts_pad), .unsaid = "true"}, {0}};
 
 static gp_status window_infer(gp_layer *layer, gp_error *err) {
     const window_pool *self = (const window_pool *)layer;
@@ -105,18 +104,18 @@ static gp_status global_avg_pool_lower(const gp_layer *layer, gp_lowering *lower
 
 const gp_layer_type gp_max_pool_type = {
     .name = "max_pool",
-    .main_option = "kernel",
     .size = sizeof(window_pool),
-    .read = max_pool_read,
+    .options = max_pool_options,
+    .check = window_check,
     .infer = window_infer,
     .lower = max_pool_lower,
 };
 
 const gp_layer_type gp_avg_pool_type = {
     .name = "avg_pool",
-    .main_option = "kernel",
     .size = sizeof(window_pool),
-    .read = avg_pool_read,
+    .options = avg_pool_options,
+    .check = window_check,
     .infer = window_infer,
     .lower = avg_pool_lower,
 };

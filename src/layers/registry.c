@@ -39,6 +39,38 @@ const char *const *gp_layer_names_later(bool loss) {
     return loss ? loss_names_later : layer_names_later;
 }
 
+const char *gp_layer_main_option(const gp_layer_type *type) {
+    return type->options ? type->options[0].name : type->joins ? "from" : NULL;
+}
+
+static gp_status refuse_value(const gp_layer_type *type, const gp_choice *choice, gp_error *err) {
+    if (type->loss)
+        return gp_fail_at(err, GP_CONFIG, choice->main->place, "%s has no options, and takes no value", choice->kind);
+    return gp_fail_at(err, GP_CONFIG, choice->main->place,
+                      "%s takes no single value; write its options as a mapping, %s: {name: a}", choice->kind,
+                      choice->kind);
+}
+
+/* Its own, beside those of every layer, which others read. A loss has only its own. */
+static gp_status read_options(gp_layer *layer, const gp_choice *choice, gp_error *err) {
+    static const char *const common[] = {"name", "from", "init", "freeze", "checkpoint"};
+    static const char *const later[] = {"tie", "lr_mult", "decay_mult", "phase", NULL};
+    const gp_layer_type *type = layer->type;
+    gp_key keys[GP_MAX_KEYS + 1] = {{0}};
+    size_t count = 0, others = type->loss ? 0 : sizeof common / sizeof *common;
+    for (const gp_key *key = type->options; key && key->name; key++) keys[count++] = *key;
+    assert(count + others <= GP_MAX_KEYS);
+    for (size_t i = 0; i < others; i++)
+        if (type->params || strcmp(common[i], "init") != 0)
+            keys[count++] = (gp_key){.name = common[i], .type = &gp_elsewhere_type};
+    if (choice->main && !gp_layer_main_option(type)) return refuse_value(type, choice, err);
+    const gp_key_table table = {
+        .keys = keys, .later_keys = type->loss ? type->later : later, .alone = GP_ALONE_ANY, .before_example = ": "};
+    const gp_key_context at = {.what = choice->kind, .joint = ": ", .place = choice->place};
+    GP_RETURN_IF_FAILED(gp_read_kind_options(&table, choice, &at, layer, err));
+    return type->check ? type->check(layer, choice, err) : GP_OK;
+}
+
 gp_status gp_layer_create(const gp_layer_type *type, const gp_choice *choice, gp_layer **out, gp_error *err) {
     void *block = NULL;
     assert(type->size == 0 || type->size >= sizeof(gp_layer));
@@ -48,7 +80,7 @@ gp_status gp_layer_create(const gp_layer_type *type, const gp_choice *choice, gp
     const gp_yaml *freeze = gp_layer_option(choice, "freeze", false);
     const gp_yaml *checkpoint = gp_layer_option(choice, "checkpoint", false);
     bool recomputed = true;
-    gp_status status = (type->read ? type->read : gp_layer_read_nothing)(layer, choice, err);
+    gp_status status = read_options(layer, choice, err);
     if (status == GP_OK && freeze) status = gp_read_boolean(freeze, "freeze", &layer->frozen, err);
     if (status == GP_OK && checkpoint) status = gp_read_boolean(checkpoint, "checkpoint", &recomputed, err);
     layer->keeps = !recomputed;

@@ -12,31 +12,21 @@ typedef struct sample_norm {
     bool affine;
 } sample_norm;
 
-static gp_status instance_norm_read(gp_layer *layer, const gp_choice *choice, gp_error *err) {
-    static const char *const known[] = {"eps", "affine", NULL};
-    sample_norm *self = (sample_norm *)layer;
-    GP_RETURN_IF_FAILED(gp_layer_check_options(layer, choice, known, err));
-    GP_RETURN_IF_FAILED(gp_layer_read_eps(choice, true, &self->eps, err));
-    return gp_layer_read_boolean(choice, "affine", false, &self->affine, err);
-}
+#define AT(field) offsetof(sample_norm, field)
+static const gp_key instance_norm_options[] = {
+    GP_LAYER_EPS(AT(eps)), {"affine", &gp_boolean_type, AT(affine), .unsaid = NULL}, {0}};
+static const gp_key layer_norm_options[] = {GP_LAYER_EPS(AT(eps)), {0}};
+static const gp_key group_norm_options[] = {
+    GP_LAYER_COUNT("groups", AT(groups), .example = "group_norm: 32"),
+    GP_LAYER_EPS(AT(eps)),
+    {"affine", &gp_boolean_type, AT(affine), .unsaid = "true"},
+    {0},
+};
 
-static gp_status layer_norm_read(gp_layer *layer, const gp_choice *choice, gp_error *err) {
-    static const char *const known[] = {"eps", NULL};
+static gp_status eps_check(gp_layer *layer, const gp_choice *choice, gp_error *err) {
     sample_norm *self = (sample_norm *)layer;
-    self->affine = true;
-    GP_RETURN_IF_FAILED(gp_layer_check_options(layer, choice, known, err));
-    return gp_layer_read_eps(choice, true, &self->eps, err);
-}
-
-static gp_status group_norm_read(gp_layer *layer, const gp_choice *choice, gp_error *err) {
-    static const char *const known[] = {"groups", "eps", "affine", NULL};
-    sample_norm *self = (sample_norm *)layer;
-    GP_RETURN_IF_FAILED(gp_layer_check_options(layer, choice, known, err));
-    self->affine = true;
-    GP_RETURN_IF_FAILED(gp_layer_required(choice, "groups", true, "group_norm: 32", err));
-    GP_RETURN_IF_FAILED(gp_layer_read_count(choice, "groups", true, &self->groups, err));
-    GP_RETURN_IF_FAILED(gp_layer_read_eps(choice, false, &self->eps, err));
-    return gp_layer_read_boolean(choice, "affine", false, &self->affine, err);
+    if (layer->type == &gp_layer_norm_type) self->affine = true;
+    return gp_layer_check_eps(choice, self->eps, err);
 }
 
 static gp_status instance_norm_infer(gp_layer *layer, gp_error *err) {
@@ -122,9 +112,9 @@ static gp_status sample_norm_lower(const gp_layer *layer, gp_lowering *lowering,
 
 const gp_layer_type gp_instance_norm_type = {
     .name = "instance_norm",
-    .main_option = "eps",
     .size = sizeof(sample_norm),
-    .read = instance_norm_read,
+    .options = instance_norm_options,
+    .check = eps_check,
     .infer = instance_norm_infer,
     .params = sample_norm_params,
     .lower = sample_norm_lower,
@@ -132,9 +122,9 @@ const gp_layer_type gp_instance_norm_type = {
 
 const gp_layer_type gp_layer_norm_type = {
     .name = "layer_norm",
-    .main_option = "eps",
     .size = sizeof(sample_norm),
-    .read = layer_norm_read,
+    .options = layer_norm_options,
+    .check = eps_check,
     .infer = layer_norm_infer,
     .params = sample_norm_params,
     .lower = sample_norm_lower,
@@ -142,9 +132,8 @@ const gp_layer_type gp_layer_norm_type = {
 
 const gp_layer_type gp_group_norm_type = {
     .name = "group_norm",
-    .main_option = "groups",
     .size = sizeof(sample_norm),
-    .read = group_norm_read,
+    .options = group_norm_options,
     .infer = group_norm_infer,
     .params = sample_norm_params,
     .lower = sample_norm_lower,

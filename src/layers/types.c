@@ -8,110 +8,32 @@
 
 #include "base/memory.h"
 
-enum { MAX_OPTIONS = 16 };
-
-gp_status gp_layer_check_options(const gp_layer *layer, const gp_choice *choice, const char *const *known,
-                                 gp_error *err) {
-    static const char *const later[] = {"tie", "lr_mult", "decay_mult", "phase", NULL};
-    const char *all[MAX_OPTIONS + 1];
-    int count = 0;
-    for (; known[count]; count++) all[count] = known[count];
-    assert(count + 5 <= MAX_OPTIONS);
-    all[count++] = "name";
-    all[count++] = "from";
-    if (layer->type->params) all[count++] = "init";
-    all[count++] = "freeze";
-    all[count++] = "checkpoint";
-    all[count] = NULL;
-    return choice->options ? gp_check_keys(choice->options, choice->kind, all, later, err) : GP_OK;
-}
-
 const gp_yaml *gp_layer_option(const gp_choice *choice, const char *name, bool main) {
     if (main && choice->main) return choice->main;
     return choice->options ? gp_yaml_get(choice->options, name) : NULL;
 }
 
-gp_status gp_layer_required(const gp_choice *choice, const char *name, bool main, const char *example, gp_error *err) {
-    if (gp_layer_option(choice, name, main)) return GP_OK;
-    return gp_fail_at(err, GP_CONFIG, choice->place, "%s: %s is missing: %s", choice->kind, name, example);
-}
-
-/* What messages call an option: "conv: kernel". */
-typedef struct option_text {
-    char text[64];
-} option_text;
-
-static option_text what(const gp_choice *choice, const char *name) {
-    option_text what;
-    snprintf(what.text, sizeof what.text, "%s: %s", choice->kind, name);
-    return what;
-}
-
-gp_status gp_layer_read_boolean(const gp_choice *choice, const char *name, bool main, bool *out, gp_error *err) {
-    const gp_yaml *option = gp_layer_option(choice, name, main);
-    return option ? gp_read_boolean(option, what(choice, name).text, out, err) : GP_OK;
-}
-
-gp_status gp_layer_read_count(const gp_choice *choice, const char *name, bool main, int64_t *out, gp_error *err) {
-    const gp_yaml *option = gp_layer_option(choice, name, main);
-    return option ? gp_read_integer(option, what(choice, name).text, 1, GP_LAYER_MAX_DIMENSION, out, err) : GP_OK;
-}
-
-gp_status gp_layer_read_number(const gp_choice *choice, const char *name, bool main, double low, double high,
-                               double *out, gp_error *err) {
-    const gp_yaml *option = gp_layer_option(choice, name, main);
-    return option ? gp_read_number(option, what(choice, name).text, low, high, 0, out, err) : GP_OK;
-}
-
-gp_status gp_layer_read_pair(const gp_choice *choice, const char *name, bool main, int64_t low, int64_t out[2],
-                             gp_error *err) {
-    const gp_yaml *option = gp_layer_option(choice, name, main);
-    return option ? gp_read_pair(option, what(choice, name).text, low, GP_LAYER_MAX_WINDOW, out, err) : GP_OK;
-}
-
-gp_status gp_layer_read_eps(const gp_choice *choice, bool main, double *eps, gp_error *err) {
-    const gp_yaml *option = gp_layer_option(choice, "eps", main);
-    *eps = 1e-5;
-    if (!option) return GP_OK;
-    GP_RETURN_IF_FAILED(gp_read_number(option, what(choice, "eps").text, 0, INFINITY, 1, eps, err));
-    if (!main || !choice->main || *eps < 1) return GP_OK;
-    return gp_fail_at(err, GP_CONFIG, option->place,
+gp_status gp_layer_check_eps(const gp_choice *choice, double eps, gp_error *err) {
+    if (!choice->main || eps < 1) return GP_OK;
+    return gp_fail_at(err, GP_CONFIG, choice->main->place,
                       "%s: %.40s is not a size: the layer takes its size from its input, and a single number is eps; "
                       "write %s, or %s: {eps: 1e-5}",
-                      choice->kind, option->text, choice->kind, choice->kind);
+                      choice->kind, choice->main->text, choice->kind, choice->kind);
 }
 
-gp_status gp_layer_read_pad(const gp_choice *choice, const int64_t kernel[2], const int64_t dilation[2], int64_t out[2],
-                            gp_error *err) {
-    const gp_yaml *pad = gp_layer_option(choice, "pad", false);
-    bool text = pad && pad->kind == GP_YAML_SCALAR;
+gp_status gp_layer_read_pad(const gp_yaml *pad, const gp_key_context *at, const int64_t kernel[2],
+                            const int64_t dilation[2], int64_t out[2], gp_error *err) {
+    bool text = pad->kind == GP_YAML_SCALAR;
     bool same = text && strcmp(pad->text, "same") == 0, valid = text && strcmp(pad->text, "valid") == 0;
     int64_t both[2] = {0, 0};
-    if (!same && !valid) return gp_layer_read_pair(choice, "pad", false, 0, out, err);
+    if (!same && !valid) return gp_read_pair(pad, at->what, 0, GP_LAYER_MAX_WINDOW, out, err);
     for (int axis = 0; axis < 2 && same; axis++) both[axis] = (kernel[axis] - 1) * dilation[axis] / 2;
     if (both[0] == both[1])
-        return gp_fail_at(err, GP_CONFIG, pad->place,
-                          "%s: pad: \"%s\" is not an integer; for this kernel, write pad: %" PRId64, choice->kind,
-                          pad->text, both[0]);
-    return gp_fail_at(err, GP_CONFIG, pad->place,
-                      "%s: pad: \"%s\" is not an integer; for this kernel, write pad: [%" PRId64 ", %" PRId64 "]",
-                      choice->kind, pad->text, both[0], both[1]);
-}
-
-gp_status gp_layer_only_false(const gp_choice *choice, const char *name, gp_error *err) {
-    bool given = false;
-    GP_RETURN_IF_FAILED(gp_layer_read_boolean(choice, name, false, &given, err));
-    if (!given) return GP_OK;
-    return gp_fail_at(err, GP_CONFIG, gp_layer_option(choice, name, false)->place, "%s: true is not available yet",
-                      what(choice, name).text);
-}
-
-gp_status gp_layer_read_nothing(gp_layer *layer, const gp_choice *choice, gp_error *err) {
-    static const char *const known[] = {NULL};
-    if (!choice->main || layer->type->main_option) return gp_layer_check_options(layer, choice, known, err);
-    return gp_fail_at(err, GP_CONFIG, choice->main->place,
-                      "%s takes no single value; write its options as a mapping, %s: {name: a}", choice->kind,
-                      choice->kind);
+        return gp_refuse(pad->place, at->what, err, "\"%s\" is not an integer; for this kernel, write pad: %" PRId64,
+                         pad->text, both[0]);
+    return gp_refuse(pad->place, at->what, err,
+                     "\"%s\" is not an integer; for this kernel, write pad: [%" PRId64 ", %" PRId64 "]", pad->text,
+                     both[0], both[1]);
 }
 
 int gp_layer_weights(gp_shape weight, bool bias, double bound, gp_param_spec specs[GP_LAYER_MAX_PARAMS]) {

@@ -5,9 +5,11 @@
 #ifndef GP_LAYERS_TYPES_H
 #define GP_LAYERS_TYPES_H
 
+#include <math.h>
+#include <stddef.h>
 #include <stdint.h>
 
-#include "config/read.h"
+#include "config/keys.h"
 #include "layers/layer.h"
 #include "layers/lowering.h"
 
@@ -31,30 +33,22 @@ enum {
 /* The node that holds an option; NULL where it was not given. `main`: the option is the layer's main one, which may
  * stand alone (max_pool: 2). */
 const gp_yaml *gp_layer_option(const gp_choice *choice, const char *name, bool main);
-/* GP_CONFIG with the place of the layer, where the option was not given: "conv: kernel is missing: …". */
-GP_MUST_USE gp_status gp_layer_required(const gp_choice *choice, const char *name, bool main, const char *example,
-                                        gp_error *err);
-/* Read one option; where it was not given, *out stays. */
-GP_MUST_USE gp_status gp_layer_read_boolean(const gp_choice *choice, const char *name, bool main, bool *out,
-                                            gp_error *err);
-/* 1 … GP_LAYER_MAX_DIMENSION. */
-GP_MUST_USE gp_status gp_layer_read_count(const gp_choice *choice, const char *name, bool main, int64_t *out,
-                                          gp_error *err);
-GP_MUST_USE gp_status gp_layer_read_number(const gp_choice *choice, const char *name, bool main, double low,
-                                           double high, double *out, gp_error *err);
-/* low … GP_LAYER_MAX_WINDOW. */
-GP_MUST_USE gp_status gp_layer_read_pair(const gp_choice *choice, const char *name, bool main, int64_t low,
-                                         int64_t out[2], gp_error *err);
+/* Rows of gp_layer_type.options: 1 … GP_LAYER_MAX_DIMENSION into an int64_t; one number or [height, width], from `low`
+ * to GP_LAYER_MAX_WINDOW, into two. */
+#define GP_LAYER_COUNT(option, offset, ...)                                                                            \
+    { (option), &gp_int64_type, (offset), .integer = {1, GP_LAYER_MAX_DIMENSION}, __VA_ARGS__ }
+#define GP_LAYER_PAIR(option, offset, low, ...)                                                                        \
+    { (option), &gp_pair_type, (offset), .integer = {(low), GP_LAYER_MAX_WINDOW}, __VA_ARGS__ }
+#define GP_LAYER_EPS(offset)                                                                                           \
+    {                                                                                                                  \
+        "eps", &gp_number_type, (offset), .unsaid = "1e-5", .number = { 0, INFINITY, 1 }                               \
+    }
 /* The option `pad` of a window; "same" and "valid" are refused with the number to write. */
-GP_MUST_USE gp_status gp_layer_read_pad(const gp_choice *choice, const int64_t kernel[2], const int64_t dilation[2],
-                                        int64_t out[2], gp_error *err);
-/* eps of a normalising layer, 1e-5 if it is not given. `main`: a single value is eps; one of 1 or more is refused,
- * since it is meant as the number of channels. */
-GP_MUST_USE gp_status gp_layer_read_eps(const gp_choice *choice, bool main, double *eps, gp_error *err);
-/* A boolean option whose other value comes later: it may be given as false. */
-GP_MUST_USE gp_status gp_layer_only_false(const gp_choice *choice, const char *name, gp_error *err);
-/* For layers without options of their own: refuses a value after the layer's name, unless it is its main option. */
-GP_MUST_USE gp_status gp_layer_read_nothing(gp_layer *layer, const gp_choice *choice, gp_error *err);
+GP_MUST_USE gp_status gp_layer_read_pad(const gp_yaml *pad, const gp_key_context *at, const int64_t kernel[2],
+                                        const int64_t dilation[2], int64_t out[2], gp_error *err);
+/* A single value of a normalising layer is eps; one of 1 or more is refused, since it is meant as the number of
+ * channels. */
+GP_MUST_USE gp_status gp_layer_check_eps(const gp_choice *choice, double eps, gp_error *err);
 
 /* GP_CONFIG where the shape is no picture. */
 GP_MUST_USE gp_status gp_layer_check_picture(gp_shape input, gp_error *err);

@@ -6,12 +6,8 @@ typedef struct upsample {
     int64_t scale[2];
 } upsample;
 
-static gp_status upsample_read(gp_layer *layer, const gp_choice *choice, gp_error *err) {
-    static const char *const known[] = {"scale", NULL};
-    GP_RETURN_IF_FAILED(gp_layer_check_options(layer, choice, known, err));
-    GP_RETURN_IF_FAILED(gp_layer_required(choice, "scale", true, "upsample: 2", err));
-    return gp_layer_read_pair(choice, "scale", true, 1, ((upsample *)layer)->scale, err);
-}
+static const gp_key upsample_options[] = {
+    GP_LAYER_PAIR("scale", offsetof(upsample, scale), 1, .example = "upsample: 2"), {0}};
 
 static gp_status upsample_infer(gp_layer *layer, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_layer_check_picture(layer->inputs[0], err));
@@ -28,9 +24,8 @@ static gp_status upsample_lower(const gp_layer *layer, gp_lowering *lowering, gp
 
 const gp_layer_type gp_upsample_type = {
     .name = "upsample",
-    .main_option = "scale",
     .size = sizeof(upsample),
-    .read = upsample_read,
+    .options = upsample_options,
     .infer = upsample_infer,
     .lower = upsample_lower,
 };

@@ -12,20 +12,22 @@
 #include "base/status.h"
 #include "config/read.h"
 
+typedef struct gp_built_in_options {
+    int depth; /* index of its name */
+    int64_t classes;
+    bool batch_norm;
+} gp_built_in_options;
+
 typedef struct gp_built_in {
     const char *name; /* key of model: */
-    /* Writes the items of the list, a line each. `input`: of one sample. GP_CONFIG with a place for its options. */
-    gp_status (*write)(const gp_choice *choice, gp_shape input, FILE *out, gp_error *err);
+    const char *const *depths;
+    const char *example;
+    bool may_have_batch_norm;
+    /* Writes the items of the list, a line each. `input`: of one sample. GP_CONFIG at `place`. */
+    gp_status (*write)(const gp_built_in_options *options, gp_place place, gp_shape input, FILE *out, gp_error *err);
 } gp_built_in;
 
 extern const gp_built_in gp_resnet_model;
 extern const gp_built_in gp_vgg_model;
-
-/* NULL where there is none of that name. */
-const gp_built_in *gp_built_in_find(const char *name);
-
-/* The two options that these models share: depth, one of `depths`, of which *depth becomes the index; and classes. */
-GP_MUST_USE gp_status gp_built_in_read(const gp_choice *choice, const char *const *depths, int *depth, int64_t *classes,
-                                       gp_error *err);
 
 #endif

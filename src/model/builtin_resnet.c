@@ -77,14 +77,10 @@ static void write_block(FILE *out, const block *its, bool bottleneck) {
     write_relu(out, its, last);
 }
 
-static gp_status resnet_write(const gp_choice *choice, gp_shape input, FILE *out, gp_error *err) {
-    static const char *const known[] = {"depth", "classes", NULL};
-    int depth = 0;
-    int64_t classes = 0;
-    (void)input;
-    if (choice->options) GP_RETURN_IF_FAILED(gp_check_keys(choice->options, "resnet", known, NULL, err));
-    GP_RETURN_IF_FAILED(gp_built_in_read(choice, depths, &depth, &classes, err));
-    const resnet *its = &variants[depth];
+static gp_status resnet_write(const gp_built_in_options *options, gp_place place, gp_shape input, FILE *out,
+                              gp_error *err) {
+    (void)place, (void)input, (void)err;
+    const resnet *its = &variants[options->depth];
     int channels = WIDTH;
     write_conv(out, "conv1", WIDTH, 7, 2, 3);
     fputs("- batch_norm: {name: bn1}\n- relu: {name: relu}\n"
@@ -102,8 +98,8 @@ static gp_status resnet_write(const gp_choice *choice, gp_shape input, FILE *out
     }
     fprintf(out,
             "- global_avg_pool: {name: avgpool}\n- flatten: {name: flatten}\n- linear: {name: fc, out: %" PRId64 "}\n",
-            classes);
+            options->classes);
     return GP_OK;
 }
 
-const gp_built_in gp_resnet_model = {"resnet", resnet_write};
+const gp_built_in gp_resnet_model = {"resnet", depths, "resnet: {depth: 18, classes: 10}", false, resnet_write};

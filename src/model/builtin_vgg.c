@@ -26,17 +26,17 @@ static void write_features(FILE *out, int depth, bool batch_norm) {
 }
 
 /* AdaptiveAvgPool2d(7), where it is a mean over blocks, or a repetition. */
-static gp_status write_adaptive(const gp_choice *choice, gp_shape input, FILE *out, gp_error *err) {
+static gp_status write_adaptive(gp_place place, gp_shape input, FILE *out, gp_error *err) {
     char text[GP_SHAPE_TEXT];
     if (input.rank != 3)
-        return gp_fail_at(err, GP_CONFIG, choice->place, "vgg: takes a picture [channels, height, width], not %s",
+        return gp_fail_at(err, GP_CONFIG, place, "vgg: takes a picture [channels, height, width], not %s",
                           gp_shape_text(text, input));
     int64_t height = input.dim[1] >> BLOCKS, width = input.dim[2] >> BLOCKS;
     if (height == 1 && width == 1) {
         fprintf(out, "- upsample: {name: avgpool, scale: %d}\n", LAST);
     } else if (height % LAST || width % LAST || height == 0 || width == 0) {
         return gp_fail_at(
-            err, GP_CONFIG, choice->place,
+            err, GP_CONFIG, place,
             "vgg: its pools make %" PRId64 "x%" PRId64 " of a picture of %" PRId64 "x%" PRId64
             ", and its mean takes 1x1 (pictures of 32 to 63) or multiples of 7 (224 to 255, 448 to 479, …)",
             height, width, input.dim[1], input.dim[2]);
@@ -57,19 +57,12 @@ static void write_classifier(FILE *out, int64_t classes) {
     fprintf(out, "- linear: {name: classifier.6, out: %" PRId64 ", %s}\n", classes, init);
 }
 
-static gp_status vgg_write(const gp_choice *choice, gp_shape input, FILE *out, gp_error *err) {
-    static const char *const known[] = {"depth", "classes", "batch_norm", NULL};
-    const gp_yaml *batch_norm = choice->options ? gp_yaml_get(choice->options, "batch_norm") : NULL;
-    int depth = 0;
-    int64_t classes = 0;
-    bool normalised = false;
-    if (choice->options) GP_RETURN_IF_FAILED(gp_check_keys(choice->options, "vgg", known, NULL, err));
-    GP_RETURN_IF_FAILED(gp_built_in_read(choice, depths, &depth, &classes, err));
-    if (batch_norm) GP_RETURN_IF_FAILED(gp_read_boolean(batch_norm, "vgg: batch_norm", &normalised, err));
-    write_features(out, depth, normalised);
-    GP_RETURN_IF_FAILED(write_adaptive(choice, input, out, err));
-    write_classifier(out, classes);
+static gp_status vgg_write(const gp_built_in_options *options, gp_place place, gp_shape input, FILE *out,
+                           gp_error *err) {
+    write_features(out, options->depth, options->batch_norm);
+    GP_RETURN_IF_FAILED(write_adaptive(place, input, out, err));
+    write_classifier(out, options->classes);
     return GP_OK;
 }
 
-const gp_built_in gp_vgg_model = {"vgg", vgg_write};
+const gp_built_in gp_vgg_model = {"vgg", depths, "vgg: {depth: 11, classes: 10}", true, vgg_write};

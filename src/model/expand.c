@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/read.h"
+#include "config/keys.h"
 #include "layers/layer.h"
 #include "model/builtin.h"
 
@@ -12,7 +12,7 @@ enum { MAX_INPUT_RANK = 3 };
 
 static const gp_built_in *const built_ins[] = {&gp_resnet_model, &gp_vgg_model};
 
-const gp_built_in *gp_built_in_find(const char *name) {
+static const gp_built_in *find_built_in(const char *name) {
     for (size_t i = 0; i < sizeof built_ins / sizeof *built_ins; i++)
         if (strcmp(built_ins[i]->name, name) == 0) return built_ins[i];
     return NULL;
@@ -22,7 +22,7 @@ const gp_built_in *gp_built_in_find(const char *name) {
 static const gp_yaml_pair *find_layers(const gp_yaml *model, const gp_yaml_pair *after) {
     for (size_t i = after ? (size_t)(after - model->pairs) + 1 : 0; i < model->count; i++) {
         const char *key = model->pairs[i].key->text;
-        if (strcmp(key, "layers") == 0 || gp_built_in_find(key)) return &model->pairs[i];
+        if (strcmp(key, "layers") == 0 || find_built_in(key)) return &model->pairs[i];
     }
     return NULL;
 }
@@ -80,11 +80,24 @@ gp_status gp_model_input(const gp_yaml *model, gp_shape *out, gp_error *err) {
 /* The built-in model as a document, all of it at the model's place. */
 static gp_status make_list(const gp_built_in *model, const gp_choice *choice, gp_shape input, gp_yaml_document **out,
                            gp_error *err) {
+    const gp_key keys[] = {
+        {"depth", &gp_choice_type, offsetof(gp_built_in_options, depth), .names = model->depths,
+         .example = model->example},
+        {"classes", &gp_int64_type, offsetof(gp_built_in_options, classes), .unsaid = "1000",
+         .integer = {1, GP_LAYER_MAX_DIMENSION}},
+        {model->may_have_batch_norm ? "batch_norm" : NULL, &gp_boolean_type, offsetof(gp_built_in_options, batch_norm),
+         .unsaid = "false"},
+        {0},
+    };
+    const gp_key_table table = {.keys = keys, .alone = GP_ALONE_ANY, .before_example = ": "};
+    const gp_key_context at = {.what = model->name, .joint = ": ", .place = choice->place};
+    gp_built_in_options options = {0};
     char *text = NULL;
     size_t bytes = 0;
+    GP_RETURN_IF_FAILED(gp_read_kind_options(&table, choice, &at, &options, err));
     FILE *file = open_memstream(&text, &bytes);
     if (!file) return gp_fail(err, GP_MEMORY, "out of memory: the layers of %s", model->name);
-    gp_status status = model->write(choice, input, file, err);
+    gp_status status = model->write(&options, choice->place, input, file, err);
     bool failed = ferror(file) != 0;
     if ((fclose(file) != 0 || failed) && status == GP_OK)
         status = gp_fail(err, GP_MEMORY, "out of memory: the layers of %s", model->name);
@@ -96,7 +109,7 @@ static gp_status make_list(const gp_built_in *model, const gp_choice *choice, gp
 gp_status gp_model_layers(const gp_yaml *model, gp_layer_list *out, gp_error *err) {
     static const char *const beside[] = {"input", "loss", "rules", NULL};
     const gp_yaml_pair *pair = find_layers(model, NULL);
-    const gp_built_in *built_in = gp_built_in_find(pair->key->text);
+    const gp_built_in *built_in = find_built_in(pair->key->text);
     gp_layer_list list = {.layers = pair->value};
     if (built_in) {
         gp_shape input = {0};

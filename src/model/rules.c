@@ -130,7 +130,9 @@ static gp_status options_of(const rule *r, int n, gp_yaml **out, gp_error *err) 
     if ((*item)->kind == GP_YAML_MAPPING) {
         gp_yaml *value = (*item)->pairs[0].value;
         bool main = value->kind != GP_YAML_SCALAR || value->quoted || value->text[0];
-        if (main) GP_RETURN_IF_FAILED(gp_yaml_set(r->document, options, type->main_option, value->place, value, err));
+        if (main)
+            GP_RETURN_IF_FAILED(
+                gp_yaml_set(r->document, options, gp_layer_main_option(type), value->place, value, err));
         (*item)->pairs[0].value = options;
     } else {
         GP_RETURN_IF_FAILED(gp_yaml_new_mapping(r->document, (*item)->place, &mapping, err));

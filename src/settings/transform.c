@@ -25,18 +25,6 @@ static void write_numbers(FILE *file, const double *value, int count) {
     fputs("]", file);
 }
 
-/* Height and width. */
-static gp_status read_size(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
-                           gp_error *err) {
-    return gp_read_pair(node, at->what, key->integer.low, key->integer.high, VALUE(int64_t), err);
-}
-
-static void write_size(FILE *file, const gp_key *key, const void *base) {
-    write_integers(file, CONST_VALUE(int64_t), 2);
-}
-
-static const gp_key_type size_type = {"integer or `[height, width]`", read_size, write_size, NULL};
-
 /* One number for all sides, [left and right, top and bottom], or [left, top, right, bottom]. */
 static gp_status read_pad(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base, gp_error *err) {
     bool list = node->kind == GP_YAML_SEQUENCE;
@@ -109,7 +97,7 @@ static const gp_key_type range_type = {"`[minimum, maximum]`", read_range, write
 #define ANY   .number = {-INFINITY, INFINITY, 0}
 #define SIDES .integer = {0, MAX_SIZE}
 #define SIZE(shown)                                                                                                    \
-    { "size", &size_type, AT(size), .integer = {1, MAX_SIZE}, .example = (shown) }
+    { "size", &gp_pair_type, AT(size), .integer = {1, MAX_SIZE}, .example = (shown) }
 #define FILL(name)                                                                                                     \
     { (name), &values_type, AT(fill), .unsaid = "0", ANY }
 #define PROBABILITY                                                                                                    \

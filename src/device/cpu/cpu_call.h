@@ -61,6 +61,7 @@ typedef struct gp_cpu_view {
 typedef union gp_cpu_views {
     gp_cpu_view named[GP_NAMES]; /* by gp_operand_name */
     struct {
+        gp_cpu_view none; /* GP_NAME_NONE */
 #define GP_CPU_VIEW(NAME, name) gp_cpu_view name;
         GP_OPERAND_NAMES(GP_CPU_VIEW)
 #undef GP_CPU_VIEW

@@ -4,35 +4,35 @@
 
 #include "device/op_info.h"
 
-/* 1 + the position of the operand; 0: the op has none of that role. */
-static const uint8_t places[GP_OP_KINDS][GP_ROLES] = {
+/* 1 + the position of the operand; 0: the op has none of that name. */
+static const uint8_t places[GP_OP_KINDS][GP_NAMES] = {
 #define PLACE(OP, operand)     PLACE_NAMED(OP, GP_POSITION_NAME operand)
 #define PLACE_NAMED(OP, NAME)  PLACE_JOINED(OP, NAME)
-#define PLACE_JOINED(OP, NAME) [GP_ROLE_##NAME] = GP_##OP##_##NAME + 1,
+#define PLACE_JOINED(OP, NAME) [GP_NAME_##NAME] = GP_##OP##_##NAME + 1,
 #define GP_OP(NAME, name, attributes, rule, flags, operations, of, gradients, meaning, ...)                            \
     [GP_OP_##NAME] = {GP_EACH(PLACE, NAME, __VA_ARGS__)},
 #include "device/op_table.inc"
 };
 
-const gp_tensor *gp_cuda_tensor(const gp_cuda_call *call, gp_cuda_role role) {
+const gp_tensor *gp_cuda_tensor(const gp_cuda_call *call, gp_operand_name name) {
     static const gp_tensor absent;
     const gp_op_desc *desc = &call->prepared->desc;
-    int place = places[desc->kind][role];
+    int place = places[desc->kind][name];
     return place ? &desc->operand[place - 1] : &absent;
 }
 
-void *gp_cuda_at(const gp_cuda_call *call, gp_cuda_role role) {
-    int place = places[call->prepared->desc.kind][role];
+void *gp_cuda_at(const gp_cuda_call *call, gp_operand_name name) {
+    int place = places[call->prepared->desc.kind][name];
     return place ? call->operand[place - 1] : NULL;
 }
 
-gp_rows gp_cuda_rows(const gp_cuda_call *call, gp_cuda_role role) {
-    const gp_tensor *tensor = gp_cuda_tensor(call, role);
+gp_rows gp_cuda_rows(const gp_cuda_call *call, gp_operand_name name) {
+    const gp_tensor *tensor = gp_cuda_tensor(call, name);
     return tensor->present ? gp_rows_of(tensor) : (gp_rows){0, 0, 0};
 }
 
-gp_kernel_rows gp_cuda_view(const gp_cuda_call *call, gp_cuda_role role) {
-    return (gp_kernel_rows){gp_cuda_at(call, role), gp_cuda_rows(call, role).pitch};
+gp_kernel_rows gp_cuda_view(const gp_cuda_call *call, gp_operand_name name) {
+    return (gp_kernel_rows){gp_cuda_at(call, name), gp_cuda_rows(call, name).pitch};
 }
 
 gp_cuda_kernel gp_cuda_kernel_for(const gp_cuda_call *call, gp_cuda_kernel kernel) {
@@ -81,12 +81,12 @@ static void add_write(gp_cuda_launch *launch, gp_cuda_range range) {
     launch->write = launch->own_write;
 }
 
-void gp_cuda_reads(gp_cuda_launch *launch, const gp_cuda_call *call, gp_cuda_role role) {
-    if (gp_cuda_at(call, role)) add_read(launch, range_of(call, places[call->prepared->desc.kind][role] - 1));
+void gp_cuda_reads(gp_cuda_launch *launch, const gp_cuda_call *call, gp_operand_name name) {
+    if (gp_cuda_at(call, name)) add_read(launch, range_of(call, places[call->prepared->desc.kind][name] - 1));
 }
 
-void gp_cuda_writes(gp_cuda_launch *launch, const gp_cuda_call *call, gp_cuda_role role) {
-    if (gp_cuda_at(call, role)) add_write(launch, range_of(call, places[call->prepared->desc.kind][role] - 1));
+void gp_cuda_writes(gp_cuda_launch *launch, const gp_cuda_call *call, gp_operand_name name) {
+    if (gp_cuda_at(call, name)) add_write(launch, range_of(call, places[call->prepared->desc.kind][name] - 1));
 }
 
 void gp_cuda_reads_bytes(gp_cuda_launch *launch, const void *at, size_t bytes) {
@@ -118,16 +118,16 @@ gp_status gp_cuda_enqueue_op(const gp_cuda_call *call, gp_cuda_launch *launch, g
     return gp_cuda_enqueue(call, launch, err);
 }
 
-bool gp_cuda_aligned(const gp_cuda_call *call, const gp_cuda_role *role, int count) {
+bool gp_cuda_aligned(const gp_cuda_call *call, const gp_operand_name *name, int count) {
     for (int i = 0; i < count; i++)
-        if ((uintptr_t)gp_cuda_at(call, role[i]) % 16) return false;
+        if ((uintptr_t)gp_cuda_at(call, name[i]) % 16) return false;
     return true;
 }
 
-bool gp_cuda_by_four(const gp_cuda_call *call, const gp_cuda_role *role, int count) {
+bool gp_cuda_by_four(const gp_cuda_call *call, const gp_operand_name *name, int count) {
     for (int i = 0; i < count; i++) {
-        gp_rows rows = gp_cuda_rows(call, role[i]);
+        gp_rows rows = gp_cuda_rows(call, name[i]);
         if (rows.width % 4 || (rows.count > 1 && rows.pitch % 4)) return false;
     }
-    return gp_cuda_aligned(call, role, count);
+    return gp_cuda_aligned(call, name, count);
 }

@@ -9,16 +9,6 @@
 #include "device/cuda/cuda_api.h"
 #include "device/rows.h"
 
-/* The names of operands in op_table.inc. An op has at most one operand of a role. */
-/* clang-format off */
-#define GP_CUDA_ROLES(R)                                                                                               \
-    R(X) R(W) R(B) R(Y) R(A) R(ADDEND) R(INDEX) R(TARGET) R(DX) R(DW) R(DB) R(DY) R(DZ) R(DGAMMA) R(DBETA) R(MEAN)     \
-    R(VARIANCE) R(GAMMA) R(BETA) R(STATS) R(SUMS) R(SCALARS) R(PARTIAL) R(SUM) R(SQUARES) R(PARAM) R(GRAD)             \
-    R(MOMENTUM) R(M) R(V)
-/* clang-format on */
-#define GP_CUDA_ROLE(NAME) GP_ROLE_##NAME,
-typedef enum gp_cuda_role { GP_ROLE_NONE, GP_CUDA_ROLES(GP_CUDA_ROLE) GP_ROLES } gp_cuda_role;
-
 typedef struct gp_cuda_call gp_cuda_call;
 
 typedef struct gp_cuda_op {
@@ -28,7 +18,7 @@ typedef struct gp_cuda_op {
     void (*release)(gp_prepared *prepared); /* NULL: nothing to release */
     /* For a run function that serves several ops: */
     gp_cuda_kernel kernel;
-    gp_cuda_role role[3]; /* of the elements that are written; of those that are read */
+    gp_operand_name operands[3]; /* of the elements that are written; of those that are read */
 } gp_cuda_op;
 
 struct gp_cuda_call {
@@ -47,12 +37,12 @@ struct gp_cuda_call {
 
 enum { GP_CUDA_BLOCK = 256 };
 
-/* The op's operand of that role: its tensor, its address, its rows. An absent one has a tensor that is not present, the
+/* The op's operand of that name: its tensor, its address, its rows. An absent one has a tensor that is not present, the
  * address NULL, and no rows. */
-const gp_tensor *gp_cuda_tensor(const gp_cuda_call *call, gp_cuda_role role);
-void *gp_cuda_at(const gp_cuda_call *call, gp_cuda_role role);
-gp_rows gp_cuda_rows(const gp_cuda_call *call, gp_cuda_role role);
-gp_kernel_rows gp_cuda_view(const gp_cuda_call *call, gp_cuda_role role);
+const gp_tensor *gp_cuda_tensor(const gp_cuda_call *call, gp_operand_name name);
+void *gp_cuda_at(const gp_cuda_call *call, gp_operand_name name);
+gp_rows gp_cuda_rows(const gp_cuda_call *call, gp_operand_name name);
+gp_kernel_rows gp_cuda_view(const gp_cuda_call *call, gp_operand_name name);
 
 /* Of a kernel that is there twice (GP_CUDA_BOTH) the one for this call: the wide one where an operand has more
  * elements, gaps included, than 31 bits count. */
@@ -64,8 +54,8 @@ gp_cuda_launch gp_cuda_launch_blocks(gp_cuda_kernel kernel, int64_t blocks, uint
                                      size_t args_bytes);
 /* State that the kernel reads, or writes, an operand (no more than its elements; absent ones count as nothing), plain
  * bytes, or all that the op reads. */
-void gp_cuda_reads(gp_cuda_launch *launch, const gp_cuda_call *call, gp_cuda_role role);
-void gp_cuda_writes(gp_cuda_launch *launch, const gp_cuda_call *call, gp_cuda_role role);
+void gp_cuda_reads(gp_cuda_launch *launch, const gp_cuda_call *call, gp_operand_name name);
+void gp_cuda_writes(gp_cuda_launch *launch, const gp_cuda_call *call, gp_operand_name name);
 void gp_cuda_reads_bytes(gp_cuda_launch *launch, const void *at, size_t bytes);
 void gp_cuda_writes_bytes(gp_cuda_launch *launch, void *at, size_t bytes);
 void gp_cuda_reads_inputs(gp_cuda_launch *launch, const gp_cuda_call *call);
@@ -76,8 +66,8 @@ GP_MUST_USE gp_status gp_cuda_enqueue_op(const gp_cuda_call *call, gp_cuda_launc
 
 /* Whether operands as rows may be read and written four elements at a time: addresses, pitches and width. Absent ones
  * are left out. Kernels give the same bits either way. */
-bool gp_cuda_by_four(const gp_cuda_call *call, const gp_cuda_role *role, int count);
+bool gp_cuda_by_four(const gp_cuda_call *call, const gp_operand_name *name, int count);
 /* Whether their addresses alone would allow it. */
-bool gp_cuda_aligned(const gp_cuda_call *call, const gp_cuda_role *role, int count);
+bool gp_cuda_aligned(const gp_cuda_call *call, const gp_operand_name *name, int count);
 
 #endif

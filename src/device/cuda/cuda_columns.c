@@ -40,7 +40,7 @@ gp_kernel_columns gp_cuda_columns_of(const gp_op_desc *desc) {
 }
 
 gp_kernel_columns gp_cuda_columns_over(const gp_cuda_call *call, bool by_four) {
-    gp_rows x = gp_cuda_rows(call, GP_ROLE_X);
+    gp_rows x = gp_cuda_rows(call, GP_NAME_X);
     return gp_cuda_columns_mapped(1, x.count, by_four ? x.width / 4 : x.width);
 }
 
@@ -66,9 +66,9 @@ gp_cuda_launch gp_cuda_columns_combine(gp_cuda_kernel kernel, const gp_kernel_co
 
 gp_status gp_cuda_columns_moments(const gp_cuda_call *call, const gp_kernel_columns *columns, gp_error *err) {
     gp_kernel_column_moments_args args = {
-        .columns = *columns, .x = gp_cuda_view(call, GP_ROLE_X), .partial = call->workspace};
+        .columns = *columns, .x = gp_cuda_view(call, GP_NAME_X), .partial = call->workspace};
     gp_cuda_launch launch = gp_cuda_columns_launch(GP_KERNEL_column_moments, columns, &args, sizeof args);
-    gp_cuda_reads(&launch, call, GP_ROLE_X);
+    gp_cuda_reads(&launch, call, GP_NAME_X);
     gp_cuda_writes_bytes(&launch, call->workspace, gp_cuda_columns_bytes(columns));
     return gp_cuda_enqueue(call, &launch, err);
 }
@@ -77,21 +77,21 @@ gp_status gp_cuda_columns_totals(const gp_cuda_call *call, const gp_kernel_colum
     const gp_op_desc *desc = &call->prepared->desc;
     gp_kernel_column_totals_args args = {.columns = *columns,
                                          .partial = call->workspace,
-                                         .first = gp_cuda_at(call, GP_ROLE_DGAMMA),
-                                         .second = gp_cuda_at(call, GP_ROLE_DBETA),
+                                         .first = gp_cuda_at(call, GP_NAME_DGAMMA),
+                                         .second = gp_cuda_at(call, GP_NAME_DBETA),
                                          .accumulate = (desc->flags & GP_OP_ACCUMULATE) != 0};
-    bool sums = gp_cuda_at(call, GP_ROLE_SUMS);
+    bool sums = gp_cuda_at(call, GP_NAME_SUMS);
     if (sums) {
-        args.first = gp_cuda_at(call, GP_ROLE_SUMS);
-        args.second = args.first + gp_cuda_tensor(call, GP_ROLE_SUMS)->stride[0];
-        args.variance = gp_cuda_at(call, GP_ROLE_VARIANCE);
+        args.first = gp_cuda_at(call, GP_NAME_SUMS);
+        args.second = args.first + gp_cuda_tensor(call, GP_NAME_SUMS)->stride[0];
+        args.variance = gp_cuda_at(call, GP_NAME_VARIANCE);
         args.eps = desc->attributes.norm.eps;
     }
     gp_cuda_launch launch = gp_cuda_columns_combine(GP_KERNEL_column_totals, columns, &args, sizeof args);
     gp_cuda_reads_bytes(&launch, call->workspace, gp_cuda_columns_bytes(columns));
-    if (sums) gp_cuda_reads(&launch, call, GP_ROLE_VARIANCE);
-    gp_cuda_writes(&launch, call, GP_ROLE_SUMS);
-    gp_cuda_writes(&launch, call, GP_ROLE_DGAMMA);
-    gp_cuda_writes(&launch, call, GP_ROLE_DBETA);
+    if (sums) gp_cuda_reads(&launch, call, GP_NAME_VARIANCE);
+    gp_cuda_writes(&launch, call, GP_NAME_SUMS);
+    gp_cuda_writes(&launch, call, GP_NAME_DGAMMA);
+    gp_cuda_writes(&launch, call, GP_NAME_DBETA);
     return gp_cuda_enqueue(call, &launch, err);
 }

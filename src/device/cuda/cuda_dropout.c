@@ -10,15 +10,15 @@ static uint32_t threshold_of(const gp_dropout_attributes *dropout) {
     return (uint32_t)ceil(dropout->p * 0x1p24);
 }
 
-static const gp_cuda_role moved[] = {GP_ROLE_X, GP_ROLE_Y};
+static const gp_operand_name moved[] = {GP_NAME_X, GP_NAME_Y};
 
 static gp_kernel_dropout_args arguments(const gp_cuda_call *call) {
     const gp_dropout_attributes *dropout = &call->prepared->desc.attributes.dropout;
-    const char *scalars = gp_cuda_at(call, GP_ROLE_SCALARS); /* of the device: not to be read here */
-    gp_rows x = gp_cuda_rows(call, GP_ROLE_X);
-    int64_t count = gp_cuda_tensor(call, GP_ROLE_X)->dim[0];
-    return (gp_kernel_dropout_args){.y = gp_cuda_view(call, GP_ROLE_Y),
-                                    .x = gp_cuda_view(call, GP_ROLE_X),
+    const char *scalars = gp_cuda_at(call, GP_NAME_SCALARS); /* of the device: not to be read here */
+    gp_rows x = gp_cuda_rows(call, GP_NAME_X);
+    int64_t count = gp_cuda_tensor(call, GP_NAME_X)->dim[0];
+    return (gp_kernel_dropout_args){.y = gp_cuda_view(call, GP_NAME_Y),
+                                    .x = gp_cuda_view(call, GP_NAME_X),
                                     .seed = (const uint64_t *)(const void *)(scalars + offsetof(gp_step_scalars, seed)),
                                     .step = (const uint32_t *)(const void *)(scalars + offsetof(gp_step_scalars, step)),
                                     .count = count,
@@ -47,7 +47,7 @@ static gp_status run_dropout(const gp_cuda_call *call, gp_error *err) {
     if (call->prepared->desc.attributes.dropout.channels) {
         kernel = GP_KERNEL_dropout_channels;
         items = args.count * args.places * ((args.width + 3) / 4);
-    } else if (gp_cuda_tensor(call, GP_ROLE_X)->rank == 4 && args.width > 1 && args.places > 1) {
+    } else if (gp_cuda_tensor(call, GP_NAME_X)->rank == 4 && args.width > 1 && args.places > 1) {
         kernel = GP_KERNEL_dropout_pictures;
         items = args.count * ((args.places + 3) / 4) * args.width;
     } else {
@@ -55,8 +55,8 @@ static gp_status run_dropout(const gp_cuda_call *call, gp_error *err) {
         items = args.count * ((args.places * args.width + 3) / 4);
     }
     gp_cuda_launch launch = gp_cuda_launch_items(gp_cuda_kernel_for(call, kernel), items, &args, sizeof args);
-    gp_cuda_writes(&launch, call, GP_ROLE_Y);
-    gp_cuda_reads(&launch, call, GP_ROLE_X);
+    gp_cuda_writes(&launch, call, GP_NAME_Y);
+    gp_cuda_reads(&launch, call, GP_NAME_X);
     gp_cuda_reads_bytes(&launch, args.seed, sizeof *args.seed);
     gp_cuda_reads_bytes(&launch, args.step, sizeof *args.step);
     return gp_cuda_enqueue(call, &launch, err);

@@ -11,16 +11,16 @@ static void join_rows(gp_kernel_map_args *args) {
 
 /* Of the operands in the op's roles: y, a, b. */
 static gp_kernel_map_args map_args(const gp_cuda_call *call) {
-    const gp_cuda_role *role = call->op->role;
-    gp_rows y = gp_cuda_rows(call, role[0]);
-    gp_kernel_map_args args = {.y = gp_cuda_view(call, role[0]),
-                               .a = gp_cuda_view(call, role[1]),
-                               .b = gp_cuda_view(call, role[2]),
+    const gp_operand_name *name = call->op->operands;
+    gp_rows y = gp_cuda_rows(call, name[0]);
+    gp_kernel_map_args args = {.y = gp_cuda_view(call, name[0]),
+                               .a = gp_cuda_view(call, name[1]),
+                               .b = gp_cuda_view(call, name[2]),
                                .rows = y.count,
                                .width = y.width};
     join_rows(&args);
     args.by_four =
-        args.rows == 1 ? gp_cuda_aligned(call, role, 3) && args.width % 4 == 0 : gp_cuda_by_four(call, role, 3);
+        args.rows == 1 ? gp_cuda_aligned(call, name, 3) && args.width % 4 == 0 : gp_cuda_by_four(call, name, 3);
     return args;
 }
 
@@ -38,10 +38,10 @@ static gp_status run_map(const gp_cuda_call *call, gp_error *err) {
 }
 
 const gp_cuda_op gp_cuda_relu_forward = {
-    .run = run_map, .kernel = GP_KERNEL_relu_forward, .role = {GP_ROLE_Y, GP_ROLE_X}};
+    .run = run_map, .kernel = GP_KERNEL_relu_forward, .operands = {GP_NAME_Y, GP_NAME_X}};
 const gp_cuda_op gp_cuda_relu_backward = {
-    .run = run_map, .kernel = GP_KERNEL_relu_backward, .role = {GP_ROLE_DX, GP_ROLE_Y, GP_ROLE_DY}};
-const gp_cuda_op gp_cuda_add = {.run = run_map, .kernel = GP_KERNEL_add, .role = {GP_ROLE_Y, GP_ROLE_A, GP_ROLE_B}};
+    .run = run_map, .kernel = GP_KERNEL_relu_backward, .operands = {GP_NAME_DX, GP_NAME_Y, GP_NAME_DY}};
+const gp_cuda_op gp_cuda_add = {.run = run_map, .kernel = GP_KERNEL_add, .operands = {GP_NAME_Y, GP_NAME_A, GP_NAME_B}};
 
 static gp_status run_activation(const gp_cuda_call *call, gp_error *err) {
     const gp_activation_attributes *activation = &call->prepared->desc.attributes.activation;
@@ -51,12 +51,12 @@ static gp_status run_activation(const gp_cuda_call *call, gp_error *err) {
 }
 
 const gp_cuda_op gp_cuda_activation_forward = {
-    .run = run_activation, .kernel = GP_KERNEL_activation_forward, .role = {GP_ROLE_Y, GP_ROLE_X}};
+    .run = run_activation, .kernel = GP_KERNEL_activation_forward, .operands = {GP_NAME_Y, GP_NAME_X}};
 const gp_cuda_op gp_cuda_activation_backward = {
-    .run = run_activation, .kernel = GP_KERNEL_activation_backward, .role = {GP_ROLE_DX, GP_ROLE_A, GP_ROLE_DY}};
+    .run = run_activation, .kernel = GP_KERNEL_activation_backward, .operands = {GP_NAME_DX, GP_NAME_A, GP_NAME_DY}};
 
 static gp_status run_element_loss_backward(const gp_cuda_call *call, gp_error *err) {
-    const gp_step_scalars *scalars = gp_cuda_at(call, GP_ROLE_SCALARS);
+    const gp_step_scalars *scalars = gp_cuda_at(call, GP_NAME_SCALARS);
     gp_kernel_element_loss_args args = {.map = map_args(call),
                                         .divisor = &scalars->divisor,
                                         .function = call->prepared->desc.attributes.element_loss.function};
@@ -64,4 +64,4 @@ static gp_status run_element_loss_backward(const gp_cuda_call *call, gp_error *e
 }
 
 const gp_cuda_op gp_cuda_element_loss_backward = {.run = run_element_loss_backward,
-                                                  .role = {GP_ROLE_DX, GP_ROLE_X, GP_ROLE_TARGET}};
+                                                  .operands = {GP_NAME_DX, GP_NAME_X, GP_NAME_TARGET}};

@@ -43,18 +43,18 @@ static gp_kernel_group_args args_of(const gp_cuda_call *call) {
     const gp_op_desc *desc = &call->prepared->desc;
     const gp_group_norm_attributes *norm = &desc->attributes.group_norm;
     gp_kernel_columns columns = sample_columns(desc);
-    gp_kernel_rows y = gp_cuda_view(call, GP_ROLE_Y);
+    gp_kernel_rows y = gp_cuda_view(call, GP_NAME_Y);
     size_t partial = gp_align_up(gp_cuda_columns_bytes(&columns), GP_ALIGNMENT);
     return (gp_kernel_group_args){.columns = columns,
-                                  .stats = gp_cuda_view(call, GP_ROLE_STATS),
+                                  .stats = gp_cuda_view(call, GP_NAME_STATS),
                                   .groups = norm->groups,
                                   .width = columns.width / norm->groups,
                                   .rows_of_sample = columns.rows,
-                                  .x = gp_cuda_view(call, GP_ROLE_X),
-                                  .dy = gp_cuda_view(call, GP_ROLE_DY),
-                                  .gamma = gp_cuda_at(call, GP_ROLE_GAMMA),
-                                  .beta = gp_cuda_at(call, GP_ROLE_BETA),
-                                  .y = y.at ? y : gp_cuda_view(call, GP_ROLE_DX),
+                                  .x = gp_cuda_view(call, GP_NAME_X),
+                                  .dy = gp_cuda_view(call, GP_NAME_DY),
+                                  .gamma = gp_cuda_at(call, GP_NAME_GAMMA),
+                                  .beta = gp_cuda_at(call, GP_NAME_BETA),
+                                  .y = y.at ? y : gp_cuda_view(call, GP_NAME_DX),
                                   .partial = call->workspace,
                                   .of_group =
                                       one_row(desc) ? NULL : (double *)call->workspace + partial / sizeof(double),
@@ -71,7 +71,7 @@ static gp_status run_rows(const gp_cuda_call *call, gp_cuda_kernel kernel, const
 
 /* gamma, stats: what is read, written. */
 static gp_status combine(const gp_cuda_call *call, gp_cuda_kernel kernel, const gp_kernel_group_args *args,
-                         gp_cuda_role gamma, gp_cuda_role stats, gp_error *err) {
+                         gp_operand_name gamma, gp_operand_name stats, gp_error *err) {
     const gp_op_desc *desc = &call->prepared->desc;
     gp_cuda_launch launch = gp_cuda_launch_blocks(kernel, groups_of(desc),
                                                   threads_for(args->columns.blocks * args->width), args, sizeof *args);
@@ -84,7 +84,7 @@ static gp_status combine(const gp_cuda_call *call, gp_cuda_kernel kernel, const 
 
 /* All elements, each with the numbers of its group. */
 static gp_status apply(const gp_cuda_call *call, gp_cuda_kernel kernel, gp_kernel_group_args args, gp_error *err) {
-    static const gp_cuda_role rows[] = {GP_ROLE_X, GP_ROLE_DY, GP_ROLE_Y, GP_ROLE_DX};
+    static const gp_operand_name rows[] = {GP_NAME_X, GP_NAME_DY, GP_NAME_Y, GP_NAME_DX};
     const gp_op_desc *desc = &call->prepared->desc;
     int64_t width = args.columns.width;
     args.by_four = gp_cuda_by_four(call, rows, sizeof rows / sizeof rows[0]);
@@ -92,8 +92,8 @@ static gp_status apply(const gp_cuda_call *call, gp_cuda_kernel kernel, gp_kerne
     gp_cuda_launch launch = gp_cuda_columns_launch(kernel, &args.columns, &args, sizeof args);
     gp_cuda_reads_inputs(&launch, call);
     gp_cuda_reads_bytes(&launch, args.of_group, of_group_bytes(desc));
-    gp_cuda_writes(&launch, call, GP_ROLE_Y);
-    gp_cuda_writes(&launch, call, GP_ROLE_DX);
+    gp_cuda_writes(&launch, call, GP_NAME_Y);
+    gp_cuda_writes(&launch, call, GP_NAME_DX);
     return gp_cuda_enqueue(call, &launch, err);
 }
 
@@ -101,7 +101,7 @@ static gp_status run_group_norm_forward(const gp_cuda_call *call, gp_error *err)
     gp_kernel_group_args args = args_of(call);
     if (one_row(&call->prepared->desc)) return run_rows(call, GP_KERNEL_group_row_forward, &args, err);
     GP_RETURN_IF_FAILED(gp_cuda_columns_moments(call, &args.columns, err));
-    GP_RETURN_IF_FAILED(combine(call, GP_KERNEL_group_statistics, &args, GP_ROLE_NONE, GP_ROLE_STATS, err));
+    GP_RETURN_IF_FAILED(combine(call, GP_KERNEL_group_statistics, &args, GP_NAME_NONE, GP_NAME_STATS, err));
     return apply(call, GP_KERNEL_group_forward, args, err);
 }
 
@@ -111,9 +111,9 @@ const gp_cuda_op gp_cuda_group_norm_forward = {.book = book_samples, .run = run_
 
 static gp_status sum_products(const gp_cuda_call *call, const gp_kernel_group_args *args, gp_error *err) {
     gp_cuda_launch launch = gp_cuda_columns_launch(GP_KERNEL_group_products, &args->columns, args, sizeof *args);
-    gp_cuda_reads(&launch, call, GP_ROLE_X);
-    gp_cuda_reads(&launch, call, GP_ROLE_DY);
-    gp_cuda_reads(&launch, call, GP_ROLE_STATS);
+    gp_cuda_reads(&launch, call, GP_NAME_X);
+    gp_cuda_reads(&launch, call, GP_NAME_DY);
+    gp_cuda_reads(&launch, call, GP_NAME_STATS);
     gp_cuda_writes_bytes(&launch, args->partial, gp_cuda_columns_bytes(&args->columns));
     return gp_cuda_enqueue(call, &launch, err);
 }
@@ -122,7 +122,7 @@ static gp_status run_group_norm_backward_data(const gp_cuda_call *call, gp_error
     gp_kernel_group_args args = args_of(call);
     if (one_row(&call->prepared->desc)) return run_rows(call, GP_KERNEL_group_row_backward, &args, err);
     GP_RETURN_IF_FAILED(sum_products(call, &args, err));
-    GP_RETURN_IF_FAILED(combine(call, GP_KERNEL_group_sums, &args, GP_ROLE_GAMMA, GP_ROLE_NONE, err));
+    GP_RETURN_IF_FAILED(combine(call, GP_KERNEL_group_sums, &args, GP_NAME_GAMMA, GP_NAME_NONE, err));
     return apply(call, GP_KERNEL_group_backward, args, err);
 }
 

@@ -36,9 +36,9 @@ static void widen(gp_kernel_move_args *args) {
 
 /* `args`: in elements, without addresses. */
 static gp_status copy(const gp_cuda_call *call, gp_kernel_move_args args, gp_error *err) {
-    args.unit = (int64_t)gp_dtype_size(gp_cuda_tensor(call, GP_ROLE_Y)->dtype);
-    args.y = gp_cuda_at(call, GP_ROLE_Y);
-    args.x = gp_cuda_at(call, GP_ROLE_X);
+    args.unit = (int64_t)gp_dtype_size(gp_cuda_tensor(call, GP_NAME_Y)->dtype);
+    args.y = gp_cuda_at(call, GP_NAME_Y);
+    args.x = gp_cuda_at(call, GP_NAME_X);
     join_runs(&args);
     widen(&args);
     gp_cuda_launch launch = gp_cuda_launch_items(gp_cuda_kernel_for(call, GP_KERNEL_copy),
@@ -48,15 +48,15 @@ static gp_status copy(const gp_cuda_call *call, gp_kernel_move_args args, gp_err
 
 /* y = x, both plain and of equal dimensions; without x: zeros. */
 static gp_status copy_plain(const gp_cuda_call *call, gp_error *err) {
-    gp_rows to = gp_cuda_rows(call, GP_ROLE_Y);
-    bool fills = !gp_cuda_at(call, GP_ROLE_X);
+    gp_rows to = gp_cuda_rows(call, GP_NAME_Y);
+    bool fills = !gp_cuda_at(call, GP_NAME_X);
     return copy(call,
                 (gp_kernel_move_args){.outer = to.count,
                                       .rows = 1,
                                       .width = to.width,
                                       .y_outer = to.pitch,
                                       .y_pitch = to.width,
-                                      .x_outer = fills ? to.pitch : gp_cuda_rows(call, GP_ROLE_X).pitch,
+                                      .x_outer = fills ? to.pitch : gp_cuda_rows(call, GP_NAME_X).pitch,
                                       .x_pitch = to.width},
                 err);
 }
@@ -68,8 +68,8 @@ const gp_cuda_op gp_cuda_fill = {.run = copy_plain};
 
 /* `args`: sizes and distances, without addresses. */
 static gp_status transpose(const gp_cuda_call *call, gp_kernel_move_args args, gp_error *err) {
-    args.y = gp_cuda_at(call, GP_ROLE_Y);
-    args.x = gp_cuda_at(call, GP_ROLE_X);
+    args.y = gp_cuda_at(call, GP_NAME_Y);
+    args.x = gp_cuda_at(call, GP_NAME_X);
     int64_t down = (args.rows + GP_KERNEL_TILE - 1) / GP_KERNEL_TILE;
     int64_t right = (args.width + GP_KERNEL_TILE - 1) / GP_KERNEL_TILE;
     gp_cuda_launch launch =
@@ -87,9 +87,9 @@ typedef struct samples {
     bool turned; /* PyTorch has the channels first, and that is another order */
 } samples;
 
-static samples samples_of(const gp_cuda_call *call, gp_cuda_role role) {
-    const gp_tensor *tensor = gp_cuda_tensor(call, role);
-    gp_rows rows = gp_cuda_rows(call, role);
+static samples samples_of(const gp_cuda_call *call, gp_operand_name name) {
+    const gp_tensor *tensor = gp_cuda_tensor(call, name);
+    gp_rows rows = gp_cuda_rows(call, name);
     samples s = {
         .count = tensor->dim[0], .places = rows.count / tensor->dim[0], .width = rows.width, .pitch = rows.pitch};
     s.turned = tensor->rank == 4 && s.places > 1 && s.width > 1;
@@ -98,12 +98,12 @@ static samples samples_of(const gp_cuda_call *call, gp_cuda_role role) {
 }
 
 static gp_status run_flatten(const gp_cuda_call *call, gp_error *err) {
-    samples from = samples_of(call, GP_ROLE_X);
+    samples from = samples_of(call, GP_NAME_X);
     return from.move(call,
                      (gp_kernel_move_args){.outer = from.count,
                                            .rows = from.places,
                                            .width = from.width,
-                                           .y_outer = gp_cuda_rows(call, GP_ROLE_Y).pitch,
+                                           .y_outer = gp_cuda_rows(call, GP_NAME_Y).pitch,
                                            .y_pitch = from.turned ? from.places : from.width,
                                            .x_outer = from.places * from.pitch,
                                            .x_pitch = from.pitch},
@@ -113,7 +113,7 @@ static gp_status run_flatten(const gp_cuda_call *call, gp_error *err) {
 const gp_cuda_op gp_cuda_flatten = {.run = run_flatten};
 
 static gp_status run_unflatten(const gp_cuda_call *call, gp_error *err) {
-    samples to = samples_of(call, GP_ROLE_Y);
+    samples to = samples_of(call, GP_NAME_Y);
     int64_t run = to.turned ? to.places : to.width; /* of x */
     return to.move(call,
                    (gp_kernel_move_args){.outer = to.count,
@@ -121,7 +121,7 @@ static gp_status run_unflatten(const gp_cuda_call *call, gp_error *err) {
                                          .width = run,
                                          .y_outer = to.places * to.pitch,
                                          .y_pitch = to.pitch,
-                                         .x_outer = gp_cuda_rows(call, GP_ROLE_X).pitch,
+                                         .x_outer = gp_cuda_rows(call, GP_NAME_X).pitch,
                                          .x_pitch = run},
                    err);
 }

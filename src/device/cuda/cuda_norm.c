@@ -3,19 +3,19 @@
 #include "device/cuda/cuda_columns.h"
 
 static gp_kernel_norm_args args_of(const gp_cuda_call *call) {
-    const float *sums = gp_cuda_at(call, GP_ROLE_SUMS);
-    return (gp_kernel_norm_args){.x = gp_cuda_view(call, GP_ROLE_X),
-                                 .dy = gp_cuda_view(call, GP_ROLE_DY),
-                                 .addend = gp_cuda_view(call, GP_ROLE_ADDEND),
-                                 .y = gp_cuda_view(call, GP_ROLE_Y),
-                                 .dx = gp_cuda_view(call, GP_ROLE_DX),
-                                 .dz = gp_cuda_view(call, GP_ROLE_DZ),
-                                 .mean = gp_cuda_at(call, GP_ROLE_MEAN),
-                                 .variance = gp_cuda_at(call, GP_ROLE_VARIANCE),
-                                 .gamma = gp_cuda_at(call, GP_ROLE_GAMMA),
-                                 .beta = gp_cuda_at(call, GP_ROLE_BETA),
+    const float *sums = gp_cuda_at(call, GP_NAME_SUMS);
+    return (gp_kernel_norm_args){.x = gp_cuda_view(call, GP_NAME_X),
+                                 .dy = gp_cuda_view(call, GP_NAME_DY),
+                                 .addend = gp_cuda_view(call, GP_NAME_ADDEND),
+                                 .y = gp_cuda_view(call, GP_NAME_Y),
+                                 .dx = gp_cuda_view(call, GP_NAME_DX),
+                                 .dz = gp_cuda_view(call, GP_NAME_DZ),
+                                 .mean = gp_cuda_at(call, GP_NAME_MEAN),
+                                 .variance = gp_cuda_at(call, GP_NAME_VARIANCE),
+                                 .gamma = gp_cuda_at(call, GP_NAME_GAMMA),
+                                 .beta = gp_cuda_at(call, GP_NAME_BETA),
                                  .products = sums,
-                                 .sums = sums ? sums + gp_cuda_tensor(call, GP_ROLE_SUMS)->stride[0] : NULL,
+                                 .sums = sums ? sums + gp_cuda_tensor(call, GP_NAME_SUMS)->stride[0] : NULL,
                                  .partial = call->workspace,
                                  .eps = call->prepared->desc.attributes.norm.eps};
 }
@@ -23,7 +23,7 @@ static gp_kernel_norm_args args_of(const gp_cuda_call *call) {
 /* ---- over all elements ------------------------------------------------------------------------------------------- */
 
 static gp_status run_mapped(const gp_cuda_call *call, gp_error *err) {
-    static const gp_cuda_role rows[] = {GP_ROLE_X, GP_ROLE_DY, GP_ROLE_ADDEND, GP_ROLE_Y, GP_ROLE_DX};
+    static const gp_operand_name rows[] = {GP_NAME_X, GP_NAME_DY, GP_NAME_ADDEND, GP_NAME_Y, GP_NAME_DX};
     gp_kernel_norm_args args = args_of(call);
     args.by_four = gp_cuda_by_four(call, rows, sizeof rows / sizeof rows[0]);
     args.columns = gp_cuda_columns_over(call, args.by_four);
@@ -43,7 +43,7 @@ static gp_status run_reduce(const gp_cuda_call *call, gp_error *err) {
     args.columns = gp_cuda_columns_of(&call->prepared->desc);
     gp_cuda_launch launch = gp_cuda_columns_launch(call->op->kernel, &args.columns, &args, sizeof args);
     gp_cuda_reads_inputs(&launch, call);
-    gp_cuda_writes(&launch, call, GP_ROLE_DZ);
+    gp_cuda_writes(&launch, call, GP_NAME_DZ);
     gp_cuda_writes_bytes(&launch, call->workspace, gp_cuda_columns_bytes(&args.columns));
     GP_RETURN_IF_FAILED(gp_cuda_enqueue(call, &launch, err));
     return gp_cuda_columns_totals(call, &args.columns, err);
@@ -57,8 +57,8 @@ const gp_cuda_op gp_cuda_norm_add_relu_backward_reduce = {
     .book = gp_cuda_columns_book, .run = run_reduce, .kernel = GP_KERNEL_norm_relu_products};
 
 static gp_status run_norm_statistics(const gp_cuda_call *call, gp_error *err) {
-    float *stats = gp_cuda_at(call, GP_ROLE_STATS);
-    int64_t stride = gp_cuda_tensor(call, GP_ROLE_STATS)->stride[0];
+    float *stats = gp_cuda_at(call, GP_NAME_STATS);
+    int64_t stride = gp_cuda_tensor(call, GP_NAME_STATS)->stride[0];
     gp_kernel_norm_statistics_args args = {.columns = gp_cuda_columns_of(&call->prepared->desc),
                                            .partial = call->workspace,
                                            .mean = stats,
@@ -67,7 +67,7 @@ static gp_status run_norm_statistics(const gp_cuda_call *call, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_cuda_columns_moments(call, &args.columns, err));
     gp_cuda_launch launch = gp_cuda_columns_combine(GP_KERNEL_norm_statistics, &args.columns, &args, sizeof args);
     gp_cuda_reads_bytes(&launch, call->workspace, gp_cuda_columns_bytes(&args.columns));
-    gp_cuda_writes(&launch, call, GP_ROLE_STATS);
+    gp_cuda_writes(&launch, call, GP_NAME_STATS);
     return gp_cuda_enqueue(call, &launch, err);
 }
 
@@ -77,18 +77,18 @@ const gp_cuda_op gp_cuda_norm_statistics = {.book = gp_cuda_columns_book, .run =
 
 static gp_status run_norm_commit(const gp_cuda_call *call, gp_error *err) {
     const gp_norm_attributes *norm = &call->prepared->desc.attributes.norm;
-    const gp_tensor *stats = gp_cuda_tensor(call, GP_ROLE_STATS);
-    const gp_step_scalars *scalars = gp_cuda_at(call, GP_ROLE_SCALARS);
+    const gp_tensor *stats = gp_cuda_tensor(call, GP_NAME_STATS);
+    const gp_step_scalars *scalars = gp_cuda_at(call, GP_NAME_SCALARS);
     gp_kernel_norm_commit_args args = {.finite = &scalars->finite,
-                                       .stats = gp_cuda_at(call, GP_ROLE_STATS),
+                                       .stats = gp_cuda_at(call, GP_NAME_STATS),
                                        .stats_stride = {stats->stride[0], stats->stride[1]},
                                        .pieces = stats->dim[0],
                                        .width = stats->dim[2],
                                        .rows_full = norm->rows_full,
                                        .rows_last = norm->rows_last,
                                        .momentum = norm->momentum,
-                                       .mean = gp_cuda_at(call, GP_ROLE_MEAN),
-                                       .variance = gp_cuda_at(call, GP_ROLE_VARIANCE)};
+                                       .mean = gp_cuda_at(call, GP_NAME_MEAN),
+                                       .variance = gp_cuda_at(call, GP_NAME_VARIANCE)};
     gp_cuda_launch launch = gp_cuda_launch_items(GP_KERNEL_norm_commit, args.width, &args, sizeof args);
     return gp_cuda_enqueue_op(call, &launch, err);
 }

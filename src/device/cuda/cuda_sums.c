@@ -8,7 +8,8 @@ double *gp_cuda_sum_partial(const gp_cuda_call *call, int64_t blocks, double *ou
     return blocks > 1 ? call->workspace : out;
 }
 
-gp_status gp_cuda_sum_combine(const gp_cuda_call *call, int64_t blocks, int64_t each, gp_cuda_role out, gp_error *err) {
+gp_status gp_cuda_sum_combine(const gp_cuda_call *call, int64_t blocks, int64_t each, gp_operand_name out,
+                              gp_error *err) {
     gp_kernel_sum_partial_args args = {
         .partial = call->workspace, .count = blocks, .each = each, .out = gp_cuda_at(call, out)};
     if (blocks <= 1) return GP_OK;
@@ -23,13 +24,13 @@ int64_t gp_cuda_sum_blocks(gp_rows x) {
 }
 
 gp_status gp_cuda_sum_elements(const gp_cuda_call *call, gp_cuda_kernel kernel, int64_t function, int64_t each,
-                               gp_cuda_role out, gp_error *err) {
-    static const gp_cuda_role read[] = {GP_ROLE_X, GP_ROLE_TARGET};
-    gp_rows a = gp_cuda_rows(call, GP_ROLE_X), b = gp_cuda_rows(call, GP_ROLE_TARGET);
+                               gp_operand_name out, gp_error *err) {
+    static const gp_operand_name read[] = {GP_NAME_X, GP_NAME_TARGET};
+    gp_rows a = gp_cuda_rows(call, GP_NAME_X), b = gp_cuda_rows(call, GP_NAME_TARGET);
     bool dense = gp_rows_dense(a) && gp_rows_dense(b);
     int64_t blocks = gp_cuda_sum_blocks(a);
-    gp_kernel_sum_args args = {.a = gp_cuda_view(call, GP_ROLE_X),
-                               .b = gp_cuda_view(call, GP_ROLE_TARGET),
+    gp_kernel_sum_args args = {.a = gp_cuda_view(call, GP_NAME_X),
+                               .b = gp_cuda_view(call, GP_NAME_TARGET),
                                .rows = dense ? 1 : a.count,
                                .width = dense ? a.count * a.width : a.width,
                                .by_four = gp_cuda_by_four(call, read, 2),
@@ -50,15 +51,15 @@ static void book_square_sum(gp_prepared *prepared) {
 }
 
 static gp_status run_square_sum(const gp_cuda_call *call, gp_error *err) {
-    return gp_cuda_sum_elements(call, GP_KERNEL_square_sum, 0, 1, GP_ROLE_SUM, err);
+    return gp_cuda_sum_elements(call, GP_KERNEL_square_sum, 0, 1, GP_NAME_SUM, err);
 }
 
 const gp_cuda_op gp_cuda_square_sum = {.book = book_square_sum, .run = run_square_sum};
 
 static gp_status run_clip_total(const gp_cuda_call *call, gp_error *err) {
-    gp_step_scalars *scalars = gp_cuda_at(call, GP_ROLE_SCALARS);
-    gp_kernel_clip_total_args args = {.squares = gp_cuda_at(call, GP_ROLE_SQUARES),
-                                      .count = gp_cuda_tensor(call, GP_ROLE_SQUARES)->dim[0],
+    gp_step_scalars *scalars = gp_cuda_at(call, GP_NAME_SCALARS);
+    gp_kernel_clip_total_args args = {.squares = gp_cuda_at(call, GP_NAME_SQUARES),
+                                      .count = gp_cuda_tensor(call, GP_NAME_SQUARES)->dim[0],
                                       .limit = call->prepared->desc.attributes.clip.max_norm,
                                       .norm = &scalars->grad_norm,
                                       .clip = &scalars->clip,

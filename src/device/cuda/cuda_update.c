@@ -22,7 +22,7 @@ _Static_assert(sizeof(gp_kernel_update_args) <= GP_CUDA_MAX_ARGS, "what a launch
 
 static void batch_begin(batch *b, const gp_cuda_call *call) {
     const gp_op_desc *desc = &call->prepared->desc;
-    const gp_step_scalars *scalars = gp_cuda_at(call, GP_ROLE_SCALARS);
+    const gp_step_scalars *scalars = gp_cuda_at(call, GP_NAME_SCALARS);
     gp_kernel_update_args *args = &b->args;
     b->call = call;
     b->blocks = 0;
@@ -60,19 +60,19 @@ static gp_status batch_launch(batch *b, gp_error *err) {
     return GP_OK;
 }
 
-static float *row_of(const gp_cuda_call *call, gp_cuda_role role, int64_t row) {
-    gp_kernel_rows rows = gp_cuda_view(call, role);
+static float *row_of(const gp_cuda_call *call, gp_operand_name name, int64_t row) {
+    gp_kernel_rows rows = gp_cuda_view(call, name);
     return rows.at ? rows.at + row * rows.pitch : NULL;
 }
 
 /* `count` elements of a parameter from the beginning of one of its rows. */
 static gp_status batch_add(batch *b, const gp_cuda_call *call, int64_t row, int64_t count, gp_error *err) {
-    static const gp_cuda_role states[][GP_KERNEL_UPDATE_STATES] = {{GP_ROLE_M, GP_ROLE_V}, {GP_ROLE_MOMENTUM}};
+    static const gp_operand_name states[][GP_KERNEL_UPDATE_STATES] = {{GP_NAME_M, GP_NAME_V}, {GP_NAME_MOMENTUM}};
     size_t bytes = (size_t)count * sizeof(float);
     if (b->args.entries == GP_KERNEL_UPDATE_ENTRIES) GP_RETURN_IF_FAILED(batch_launch(b, err));
     gp_kernel_update_entry *entry = &b->args.entry[b->args.entries++];
-    *entry = (gp_kernel_update_entry){.param = row_of(call, GP_ROLE_PARAM, row),
-                                      .grad = row_of(call, GP_ROLE_GRAD, row),
+    *entry = (gp_kernel_update_entry){.param = row_of(call, GP_NAME_PARAM, row),
+                                      .grad = row_of(call, GP_NAME_GRAD, row),
                                       .count = count,
                                       .block = b->blocks};
     uintptr_t addresses = (uintptr_t)entry->param | (uintptr_t)entry->grad;
@@ -91,7 +91,7 @@ static gp_status batch_add(batch *b, const gp_cuda_call *call, int64_t row, int6
 /* Without gaps a parameter is one entry, else one for each of its rows. */
 static gp_status batch_add_call(batch *b, const gp_cuda_call *call, gp_error *err) {
     const gp_op_desc *desc = &call->prepared->desc;
-    gp_rows rows = gp_cuda_rows(call, GP_ROLE_PARAM);
+    gp_rows rows = gp_cuda_rows(call, GP_NAME_PARAM);
     bool dense = true;
     for (int i = 1; i < (int)desc->operands; i++)
         if (desc->operand[i].present) dense = dense && gp_rows_dense(gp_rows_of(&desc->operand[i]));
@@ -103,7 +103,7 @@ static gp_status batch_add_call(batch *b, const gp_cuda_call *call, gp_error *er
 /* Whether one launch may do both. Attributes are compared as descriptors are: zeroed before they are filled. */
 static bool alike(const gp_cuda_call *a, const gp_cuda_call *b) {
     const gp_op_desc *of_a = &a->prepared->desc, *of_b = &b->prepared->desc;
-    if (of_a->kind != of_b->kind || gp_cuda_at(a, GP_ROLE_SCALARS) != gp_cuda_at(b, GP_ROLE_SCALARS)) return false;
+    if (of_a->kind != of_b->kind || gp_cuda_at(a, GP_NAME_SCALARS) != gp_cuda_at(b, GP_NAME_SCALARS)) return false;
     // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison,cert-exp42-c,cert-flp37-c)
     return memcmp(&of_a->attributes, &of_b->attributes, sizeof of_a->attributes) == 0;
 }

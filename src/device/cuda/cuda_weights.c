@@ -64,9 +64,9 @@ static gp_status prepare_weights(gp_prepared *prepared, gp_error *err) {
 static gp_status sum_bias(const gp_cuda_call *call, const weights *self, gp_error *err) {
     const gp_kernel_columns *columns = &self->columns;
     double *partial = (double *)(void *)((char *)call->workspace + self->partial);
-    gp_kernel_bias_sums_args sums = {.columns = *columns, .x = gp_cuda_view(call, GP_ROLE_DY), .partial = partial};
+    gp_kernel_bias_sums_args sums = {.columns = *columns, .x = gp_cuda_view(call, GP_NAME_DY), .partial = partial};
     gp_cuda_launch launch = gp_cuda_columns_launch(GP_KERNEL_bias_sums, columns, &sums, sizeof sums);
-    gp_cuda_reads(&launch, call, GP_ROLE_DY);
+    gp_cuda_reads(&launch, call, GP_NAME_DY);
     gp_cuda_writes_bytes(&launch, partial, partial_bytes(columns));
     GP_RETURN_IF_FAILED(gp_cuda_enqueue(call, &launch, err));
     gp_kernel_bias_total_args total = {.columns = *columns,
@@ -75,7 +75,7 @@ static gp_status sum_bias(const gp_cuda_call *call, const weights *self, gp_erro
                                        .accumulate = (call->prepared->desc.flags & GP_OP_ACCUMULATE) != 0};
     launch = gp_cuda_columns_combine(GP_KERNEL_bias_total, columns, &total, sizeof total);
     gp_cuda_reads_bytes(&launch, partial, partial_bytes(columns));
-    gp_cuda_writes(&launch, call, GP_ROLE_DB);
+    gp_cuda_writes(&launch, call, GP_NAME_DB);
     return gp_cuda_enqueue(call, &launch, err);
 }
 

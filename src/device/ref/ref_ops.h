@@ -26,6 +26,7 @@ typedef struct ref_call {
     union {
         ref_view named[GP_NAMES]; /* by gp_operand_name */
         struct {
+            ref_view none; /* GP_NAME_NONE */
 #define REF_OPERAND(NAME, name) ref_view name;
             GP_OPERAND_NAMES(REF_OPERAND)
 #undef REF_OPERAND
