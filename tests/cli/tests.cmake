@@ -77,3 +77,6 @@ set_tests_properties(cli_search PROPERTIES LABELS "cli;unit;machine" TIMEOUT 300
 add_test(NAME cli_files COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_files.py
                                 $<TARGET_FILE:gpipe-train> $<TARGET_FILE:gpipe-balance> ${faults})
 set_tests_properties(cli_files PROPERTIES LABELS "cli;fault" TIMEOUT 300)
+add_test(NAME cli_loop_versions COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_loop_versions.py
+                                        $<TARGET_FILE:gpipe-train>)
+set_tests_properties(cli_loop_versions PROPERTIES LABELS "cli;unit" TIMEOUT 120)

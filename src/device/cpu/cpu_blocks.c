@@ -7,12 +7,8 @@ typedef struct block_loop {
     double *sums; /* of each block */
 } block_loop;
 
-static int64_t blocks_of(gp_rows x) {
+int64_t gp_cpu_blocks(gp_rows x) {
     return (x.count * x.width + GP_CPU_BLOCK - 1) / GP_CPU_BLOCK;
-}
-
-void gp_cpu_book_blocks(gp_prepared *prepared) {
-    gp_op_book(prepared, (size_t)blocks_of(gp_rows_of(&prepared->desc.operand[0])) * sizeof(double));
 }
 
 static void sum_each(void *context, int64_t begin, int64_t end) {
@@ -25,7 +21,7 @@ static void sum_each(void *context, int64_t begin, int64_t end) {
 
 double gp_cpu_sum_blocks(const gp_cpu_call *call, gp_rows x, int64_t grain, gp_cpu_block block, const void *context) {
     block_loop loop = {block, context, x.count * x.width, call->workspace};
-    int64_t blocks = blocks_of(x);
+    int64_t blocks = gp_cpu_blocks(x);
     gp_cpu_pool_for(call->pool, blocks, grain, sum_each, &loop);
     double sum = 0;
     for (int64_t i = 0; i < blocks; i++) sum += loop.sums[i];

@@ -5,8 +5,8 @@
 
 #include "device/cpu/cpu_call.h"
 
-/* Books the sums of the blocks of operand 0. The op has no other workspace. */
-void gp_cpu_book_blocks(gp_prepared *prepared);
+/* How many blocks x has. */
+int64_t gp_cpu_blocks(gp_rows x);
 /* The sum over elements [begin, end) in row-major order. */
 typedef double (*gp_cpu_block)(const void *context, int64_t begin, int64_t end);
 /* The blocks' sums, added in their order. `grain`: blocks that are worth a thread. */

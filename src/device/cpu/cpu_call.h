@@ -15,6 +15,7 @@
 #include "device/rows.h"
 
 struct dnnl_stream;
+typedef struct gp_cpu_loops gp_cpu_loops; /* cpu_loops.h */
 
 typedef struct gp_cpu_call {
     const gp_prepared *prepared;
@@ -24,6 +25,7 @@ typedef struct gp_cpu_call {
     gp_cpu_pool *pool;
     struct dnnl_stream *onednn;
     gp_bound *bound;
+    const gp_cpu_loops *loops;
 } gp_cpu_call;
 
 enum { GP_SPAN_OPERANDS = 5 };
@@ -33,10 +35,8 @@ typedef void (*gp_cpu_span)(const void *context, float *const at[GP_SPAN_OPERAND
 typedef struct gp_cpu_op {
     gp_status (*prepare)(gp_prepared *prepared, gp_error *err); /* NULL: gp_op_prepare_plain, then book */
     void (*book)(gp_prepared *prepared);                        /* the workspace; NULL: none */
-    gp_status (*run)(const gp_cpu_call *call, gp_error *err);   /* of an op that may fail; else NULL, and `compute` */
-    void (*compute)(const gp_cpu_call *call);                   /* NULL: gp_cpu_spans of `span`, without context */
-    gp_cpu_span span;
-    void (*release)(gp_prepared *prepared); /* NULL: nothing to release */
+    gp_status (*run)(const gp_cpu_call *call, gp_error *err);   /* NULL: gp_cpu_loop_run */
+    void (*release)(gp_prepared *prepared);                     /* NULL: nothing to release */
 } gp_cpu_op;
 
 static inline gp_rows gp_cpu_rows(const gp_cpu_call *call, int operand) {

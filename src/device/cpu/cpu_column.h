@@ -21,11 +21,11 @@ static inline int64_t gp_column_blocks(int64_t rows) {
 /* Every block of every tile, over the pool. */
 void gp_cpu_column_blocks(gp_cpu_pool *pool, int64_t rows, int64_t columns, gp_column_block block, void *context);
 
-/* Two f64 for each block and column of x; books them for operand 0, at the beginning of the workspace. */
+/* Two f64 for each block and column of x. */
 size_t gp_cpu_column_bytes(gp_rows x);
-void gp_cpu_column_book(gp_prepared *prepared);
 
-/* out[c·out_stride] = Σ x[r,c], or Σ x[r,c]·y[r,c], added in f64; added to what is there where `accumulate`. */
+/* What gp_cpu_loops.column_sum does: out[c·out_stride] = Σ x[r,c], or Σ x[r,c]·y[r,c], added in f64; added to what is
+ * there where `accumulate`. */
 typedef struct gp_column_sum {
     const float *x, *y; /* y: the second factor, or NULL */
     int64_t x_pitch, y_pitch;
@@ -37,6 +37,5 @@ typedef struct gp_column_sum {
 } gp_column_sum;
 
 size_t gp_cpu_column_sum_bytes(gp_rows x);
-void gp_cpu_column_sum(gp_cpu_pool *pool, gp_column_sum sum);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "device/cpu/cpu_loops.h"
 #include "device/cpu/cpu_onednn.h"
 #include "device/cpu/cpu_ops.h"
 #include "device/host.h"
@@ -85,14 +86,9 @@ static void cpu_stream_destroy(gp_stream *stream) {
 static gp_status cpu_run(gp_stream *stream, const gp_device_op *op, const gp_op_args *args, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_device_op_check(op, err));
     gp_cpu_call call = {op->prepared,         op->operands,   op->workspace, args,
-                        stream->device->pool, stream->onednn, op->bound};
+                        stream->device->pool, stream->onednn, op->bound,     gp_cpu_loops_chosen()};
     const gp_cpu_op *its = ops[op->prepared->desc.kind];
-    if (its->run) return its->run(&call, err);
-    if (its->compute)
-        its->compute(&call);
-    else
-        gp_cpu_spans(&call, its->span, NULL);
-    return GP_OK;
+    return its->run ? its->run(&call, err) : gp_cpu_loop_run(&call, err);
 }
 
 const gp_device_kind gp_cpu_kind = {

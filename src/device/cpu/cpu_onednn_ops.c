@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "device/cpu/cpu_onednn_plan.h"
+#include "device/cpu/cpu_loops.h"
 #include "device/cpu/cpu_ops.h"
 
 static dnnl_status_t describe(int rank, const int64_t *dim, const int64_t *stride, dnnl_memory_desc_t *out) {
@@ -442,7 +443,7 @@ static gp_status prepare_reorder(gp_prepared *prepared, gp_error *err) {
 /* From plain to plain is a copy, of any dtype and rank. */
 static gp_status run_reorder(const gp_cpu_call *call, gp_error *err) {
     if (call->prepared->context) return gp_cpu_onednn_run(call, err);
-    gp_cpu_copy.compute(call);
+    call->loops->loop[GP_OP_COPY]->compute(call);
     return GP_OK;
 }
 

@@ -1,4 +1,5 @@
-/* The ops of the CPU device, one file per family, all in f32. Internal to device/cpu; see cpu_call.h for the threads.
+/* The ops of the CPU device, all in f32: how each is prepared; loops/ has the loops, one file per family. Internal to
+ * device/cpu; see cpu_call.h for the threads.
  *
  * No result depends on the number of threads: what is summed is summed in blocks whose bounds follow from the shapes.
  */

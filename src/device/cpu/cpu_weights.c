@@ -2,7 +2,7 @@
  * here, in f64: the gradient of a bias, and the weights of a 1x1 convolution whose channels are convolved each by
  * itself. oneDNN adds both up in f32, from element to element. */
 #include "base/memory.h"
-#include "device/cpu/cpu_column.h"
+#include "device/cpu/cpu_loops.h"
 #include "device/cpu/cpu_onednn.h"
 #include "device/cpu/cpu_ops.h"
 
@@ -28,14 +28,14 @@ static gp_status prepare_bias(gp_prepared *prepared, gp_error *err) {
 static void run_bias(const gp_cpu_call *call) {
     if (!call->operand[DB]) return;
     gp_rows dy = gp_cpu_rows(call, DY);
-    gp_cpu_column_sum(call->pool, (gp_column_sum){.x = call->operand[DY],
-                                                  .x_pitch = dy.pitch,
-                                                  .rows = dy.count,
-                                                  .width = dy.width,
-                                                  .partial = call->workspace,
-                                                  .out = call->operand[DB],
-                                                  .out_stride = 1,
-                                                  .accumulate = call->prepared->desc.flags & GP_OP_ACCUMULATE});
+    call->loops->column_sum(call->pool, (gp_column_sum){.x = call->operand[DY],
+                                                        .x_pitch = dy.pitch,
+                                                        .rows = dy.count,
+                                                        .width = dy.width,
+                                                        .partial = call->workspace,
+                                                        .out = call->operand[DB],
+                                                        .out_stride = 1,
+                                                        .accumulate = call->prepared->desc.flags & GP_OP_ACCUMULATE});
 }
 
 static gp_status with_bias(gp_prepared *prepared, gp_status status, gp_error *err) {
@@ -66,15 +66,15 @@ static gp_status prepare_conv(gp_prepared *prepared, gp_error *err) {
 static void run_product_of_columns(const gp_cpu_call *call) {
     gp_cpu_views at;
     gp_cpu_find_views(call, &at);
-    gp_cpu_column_sum(call->pool, (gp_column_sum){.x = at.x.at,
-                                                  .y = at.dy.at,
-                                                  .x_pitch = at.x.rows.pitch,
-                                                  .y_pitch = at.dy.rows.pitch,
-                                                  .rows = at.dy.rows.count,
-                                                  .width = at.dy.rows.width,
-                                                  .partial = call->workspace,
-                                                  .out = at.dw.at,
-                                                  .out_stride = at.dw.tensor->stride[0]});
+    call->loops->column_sum(call->pool, (gp_column_sum){.x = at.x.at,
+                                                        .y = at.dy.at,
+                                                        .x_pitch = at.x.rows.pitch,
+                                                        .y_pitch = at.dy.rows.pitch,
+                                                        .rows = at.dy.rows.count,
+                                                        .width = at.dy.rows.width,
+                                                        .partial = call->workspace,
+                                                        .out = at.dw.at,
+                                                        .out_stride = at.dw.tensor->stride[0]});
 }
 
 static gp_status run(const gp_cpu_call *call, gp_error *err) {

@@ -1,5 +1,5 @@
 /* SGD, running statistics. */
-#include "device/cpu/cpu_ops.h"
+#include "device/cpu/loops/loops.h"
 
 typedef struct sgd_numbers {
     float rate, momentum, decay, clip;
@@ -41,7 +41,7 @@ static void run_sgd(const gp_cpu_call *call) {
     gp_cpu_spans(call, call->operand[GP_SGD_MOMENTUM] ? sgd_momentum_span : sgd_span, &sgd);
 }
 
-const gp_cpu_op gp_cpu_sgd = {.compute = run_sgd};
+const gp_cpu_loop GP_CPU_LOOP(sgd) = {.compute = run_sgd};
 
 /* Mean and unbiased variance of one channel over all pieces: Chan, Golub, LeVeque 1979, in order of index. */
 static void merge_pieces(const gp_op_desc *desc, const float *stats, int64_t channel, double *mean, double *variance) {
@@ -75,4 +75,4 @@ static void run_norm_commit(const gp_cpu_call *call) {
     }
 }
 
-const gp_cpu_op gp_cpu_norm_commit = {.compute = run_norm_commit};
+const gp_cpu_loop GP_CPU_LOOP(norm_commit) = {.compute = run_norm_commit};

@@ -1,5 +1,5 @@
 /* The ops relu, add, copy, fill, flatten and dropout. */
-#include "device/cpu/cpu_ops.h"
+#include "device/cpu/loops/loops.h"
 
 #include <string.h>
 
@@ -14,7 +14,7 @@ static void relu_span(const void *context, float *const at[GP_SPAN_OPERANDS], in
     for (int64_t i = 0; i < count; i++) y[i] = x[i] <= 0 ? 0 : x[i];
 }
 
-const gp_cpu_op gp_cpu_relu_forward = {.span = relu_span};
+const gp_cpu_loop GP_CPU_LOOP(relu_forward) = {.span = relu_span};
 
 static void relu_backward_span(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {
     (void)context;
@@ -27,7 +27,7 @@ static void relu_backward_span(const void *context, float *const at[GP_SPAN_OPER
     }
 }
 
-const gp_cpu_op gp_cpu_relu_backward = {.span = relu_backward_span};
+const gp_cpu_loop GP_CPU_LOOP(relu_backward) = {.span = relu_backward_span};
 
 static void add_span(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {
     (void)context;
@@ -37,7 +37,7 @@ static void add_span(const void *context, float *const at[GP_SPAN_OPERANDS], int
     for (int64_t i = 0; i < count; i++) y[i] = a[i] + b[i];
 }
 
-const gp_cpu_op gp_cpu_add = {.span = add_span};
+const gp_cpu_loop GP_CPU_LOOP(add) = {.span = add_span};
 
 /* Copy and fill move bytes: any dtype. */
 
@@ -90,13 +90,13 @@ static void run_copy(const gp_cpu_call *call) {
     move_bytes(call, GP_COPY_Y, GP_COPY_X);
 }
 
-const gp_cpu_op gp_cpu_copy = {.compute = run_copy};
+const gp_cpu_loop GP_CPU_LOOP(copy) = {.compute = run_copy};
 
 static void run_fill(const gp_cpu_call *call) {
     move_bytes(call, GP_FILL_Y, -1);
 }
 
-const gp_cpu_op gp_cpu_fill = {.compute = run_fill};
+const gp_cpu_loop GP_CPU_LOOP(fill) = {.compute = run_fill};
 
 /* A sample as `places` rows of `width` elements, and where they stand in PyTorch's order: a picture's channels come
  * first there, everything else lies as it does here. */
@@ -162,13 +162,13 @@ static void run_flatten(const gp_cpu_call *call) {
     flatten_any(call, GP_FLATTEN_X, GP_FLATTEN_Y);
 }
 
-const gp_cpu_op gp_cpu_flatten = {.compute = run_flatten};
+const gp_cpu_loop GP_CPU_LOOP(flatten) = {.compute = run_flatten};
 
 static void run_unflatten(const gp_cpu_call *call) {
     flatten_any(call, GP_FLATTEN_Y, GP_FLATTEN_X);
 }
 
-const gp_cpu_op gp_cpu_unflatten = {.compute = run_unflatten};
+const gp_cpu_loop GP_CPU_LOOP(unflatten) = {.compute = run_unflatten};
 
 typedef struct dropout_loop {
     const gp_dropout_attributes *dropout;
@@ -272,4 +272,4 @@ static void run_dropout(const gp_cpu_call *call) {
     gp_cpu_pool_for(call->pool, desc->operand[GP_DROPOUT_X].dim[0] * strips, grain, dropout_strips, &loop);
 }
 
-const gp_cpu_op gp_cpu_dropout = {.compute = run_dropout};
+const gp_cpu_loop GP_CPU_LOOP(dropout) = {.compute = run_dropout};

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "device/cpu/cpu_blocks.h"
-#include "device/cpu/cpu_ops.h"
+#include "device/cpu/loops/loops.h"
 
 typedef struct element_loop {
     gp_element_loss function;
@@ -51,7 +51,7 @@ static void run_element_loss_forward(const gp_cpu_call *call) {
     partial[1] = 0;
 }
 
-const gp_cpu_op gp_cpu_element_loss_forward = {.book = gp_cpu_book_blocks, .compute = run_element_loss_forward};
+const gp_cpu_loop GP_CPU_LOOP(element_loss_forward) = {.compute = run_element_loss_forward};
 
 static void mse_span(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {
     const double scale = 2 / *(const double *)context;
@@ -78,4 +78,4 @@ static void run_element_loss_backward(const gp_cpu_call *call) {
     gp_cpu_spans(call, mse ? mse_span : bce_span, &scalars->divisor);
 }
 
-const gp_cpu_op gp_cpu_element_loss_backward = {.compute = run_element_loss_backward};
+const gp_cpu_loop GP_CPU_LOOP(element_loss_backward) = {.compute = run_element_loss_backward};

@@ -2,9 +2,8 @@
  * after another. What relu lets through follows from x again, where nothing is added, so that y need not be read. */
 #include <math.h>
 
-#include "base/memory.h"
 #include "device/cpu/cpu_column.h"
-#include "device/cpu/cpu_ops.h"
+#include "device/cpu/loops/loops.h"
 
 /* One pass over rows and columns gives two partial sums for each block of rows, in f64: [blocks, 2, columns]. */
 typedef struct norm_loop {
@@ -18,32 +17,6 @@ typedef struct norm_loop {
 
 static double *partial_of(const norm_loop *loop, int64_t block, int64_t which) {
     return loop->partial + (block * 2 + which) * loop->at.x.rows.width;
-}
-
-/* Bytes of the partial sums. */
-static size_t partial_bytes(gp_op_kind kind, gp_rows x) {
-    bool sums = kind == GP_OP_NORM_STATISTICS || kind == GP_OP_NORM_BACKWARD_REDUCE ||
-                kind == GP_OP_NORM_RELU_BACKWARD_REDUCE || kind == GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE;
-    return sums ? gp_align_up(gp_cpu_column_bytes(x), GP_ALIGNMENT) : 0;
-}
-
-/* How many of the coefficients an op needs. */
-static int coefficients_of(gp_op_kind kind) {
-    switch (kind) {
-    case GP_OP_NORM_APPLY:
-    case GP_OP_NORM_APPLY_RELU:
-    case GP_OP_NORM_RELU_BACKWARD_REDUCE: return 2;
-    case GP_OP_NORM_BACKWARD_DATA: return 3; /* no shift */
-    case GP_OP_NORM_RELU_BACKWARD_DATA: return 4;
-    default: return 0;
-    }
-}
-
-static void book(gp_prepared *prepared) {
-    gp_op_kind kind = prepared->desc.kind;
-    gp_rows x = gp_rows_of(&prepared->desc.operand[0]);
-    size_t coefficients = (size_t)coefficients_of(kind) * (size_t)x.width;
-    gp_op_book(prepared, partial_bytes(kind, x) + coefficients * sizeof(float));
 }
 
 static double inverse_deviation(const norm_loop *loop, int64_t c) {
@@ -69,8 +42,8 @@ static void begin(const gp_cpu_call *call, norm_loop *loop) {
     loop->scale = loop->shift = loop->dy_mean = loop->slope = NULL;
     gp_cpu_find_views(call, &loop->at);
     int64_t width = loop->at.x.rows.width;
-    int coefficients = coefficients_of(desc->kind);
-    float *first = (float *)(void *)((char *)call->workspace + partial_bytes(desc->kind, loop->at.x.rows));
+    int coefficients = gp_cpu_norm_coefficients(desc->kind);
+    float *first = (float *)(void *)((char *)call->workspace + gp_cpu_norm_partial_bytes(desc->kind, loop->at.x.rows));
     loop->partial = call->workspace;
     if (coefficients > 0) loop->scale = first;
     if (coefficients > 2) loop->dy_mean = first + width;
@@ -315,11 +288,11 @@ static void run_reduce(const gp_cpu_call *call) {
     gp_cpu_pool_for(call->pool, loop.at.x.rows.width, GP_COLUMN_TILE, merge_sums, &loop);
 }
 
-const gp_cpu_op gp_cpu_norm_statistics = {.book = book, .compute = run_norm_statistics};
-const gp_cpu_op gp_cpu_norm_apply = {.book = book, .compute = run_rows};
-const gp_cpu_op gp_cpu_norm_apply_relu = {.book = book, .compute = run_rows};
-const gp_cpu_op gp_cpu_norm_backward_reduce = {.book = book, .compute = run_reduce};
-const gp_cpu_op gp_cpu_norm_relu_backward_reduce = {.book = book, .compute = run_reduce};
-const gp_cpu_op gp_cpu_norm_add_relu_backward_reduce = {.book = book, .compute = run_reduce};
-const gp_cpu_op gp_cpu_norm_backward_data = {.book = book, .compute = run_rows};
-const gp_cpu_op gp_cpu_norm_relu_backward_data = {.book = book, .compute = run_rows};
+const gp_cpu_loop GP_CPU_LOOP(norm_statistics) = {.compute = run_norm_statistics};
+const gp_cpu_loop GP_CPU_LOOP(norm_apply) = {.compute = run_rows};
+const gp_cpu_loop GP_CPU_LOOP(norm_apply_relu) = {.compute = run_rows};
+const gp_cpu_loop GP_CPU_LOOP(norm_backward_reduce) = {.compute = run_reduce};
+const gp_cpu_loop GP_CPU_LOOP(norm_relu_backward_reduce) = {.compute = run_reduce};
+const gp_cpu_loop GP_CPU_LOOP(norm_add_relu_backward_reduce) = {.compute = run_reduce};
+const gp_cpu_loop GP_CPU_LOOP(norm_backward_data) = {.compute = run_rows};
+const gp_cpu_loop GP_CPU_LOOP(norm_relu_backward_data) = {.compute = run_rows};

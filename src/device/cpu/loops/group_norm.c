@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "device/cpu/cpu_column.h"
-#include "device/cpu/cpu_ops.h"
+#include "device/cpu/loops/loops.h"
 
 /* Columns are channels. What a thread does at once is an item: a group of one sample, in tiles of columns, or as many
  * whole groups as fit one tile. Sums run in f64 down the rows of each column, then over the columns of a group. */
@@ -182,7 +182,7 @@ static void run_group_norm_forward(const gp_cpu_call *call) {
     run_items(call, forward_items);
 }
 
-const gp_cpu_op gp_cpu_group_norm_forward = {.compute = run_group_norm_forward};
+const gp_cpu_loop GP_CPU_LOOP(group_norm_forward) = {.compute = run_group_norm_forward};
 
 /* Gradient of the input, with g = dy·gamma and k elements in a group: dx = d·(g − Σg/k − (x−m)·d²·Σg·(x−m)/k). */
 
@@ -252,7 +252,7 @@ static void run_group_norm_backward_data(const gp_cpu_call *call) {
     run_items(call, backward_items);
 }
 
-const gp_cpu_op gp_cpu_group_norm_backward_data = {.compute = run_group_norm_backward_data};
+const gp_cpu_loop GP_CPU_LOOP(group_norm_backward_data) = {.compute = run_group_norm_backward_data};
 
 /* Gradients of gamma and beta: over the rows of all samples, in blocks, then the blocks in their order. */
 
@@ -316,5 +316,4 @@ static void run_group_norm_backward_weights(const gp_cpu_call *call) {
     gp_cpu_pool_for(call->pool, loop.at.x.rows.width, GP_COLUMN_TILE, merge_weights, &loop);
 }
 
-const gp_cpu_op gp_cpu_group_norm_backward_weights = {.book = gp_cpu_column_book,
-                                                      .compute = run_group_norm_backward_weights};
+const gp_cpu_loop GP_CPU_LOOP(group_norm_backward_weights) = {.compute = run_group_norm_backward_weights};

@@ -1,5 +1,5 @@
 /* Upsampling. */
-#include "device/cpu/cpu_ops.h"
+#include "device/cpu/loops/loops.h"
 
 #include <string.h>
 
@@ -54,7 +54,7 @@ static void run_upsample_forward(const gp_cpu_call *call) {
                     gp_cpu_grain(loop.width * loop.columns * loop.channels), spread_rows, &loop);
 }
 
-const gp_cpu_op gp_cpu_upsample_forward = {.compute = run_upsample_forward};
+const gp_cpu_loop GP_CPU_LOOP(upsample_forward) = {.compute = run_upsample_forward};
 
 /* One place of the small picture, up to TILE channels: row by row of its block, in f64. */
 static void sum_block(const upsample_loop *loop, int64_t row, int64_t w, int64_t channel) {
@@ -88,4 +88,4 @@ static void run_upsample_backward(const gp_cpu_call *call) {
     gp_cpu_pool_for(call->pool, loop.samples * loop.height, gp_cpu_grain(work), sum_rows, &loop);
 }
 
-const gp_cpu_op gp_cpu_upsample_backward = {.compute = run_upsample_backward};
+const gp_cpu_loop GP_CPU_LOOP(upsample_backward) = {.compute = run_upsample_backward};

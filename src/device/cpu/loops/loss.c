@@ -1,11 +1,7 @@
 /* Cross-entropy, total of the loss. */
-#include "device/cpu/cpu_ops.h"
+#include "device/cpu/loops/loops.h"
 
 #include <math.h>
-
-enum {
-    BLOCK_ROWS = 64, /* losses are summed in blocks of so many rows, and the blocks in their order */
-};
 
 typedef struct loss_loop {
     gp_rows x, dx;
@@ -65,21 +61,12 @@ static double row_loss(const float *x, int64_t classes, int64_t target, int64_t 
     return loss + smoothing / (double)classes * spread;
 }
 
-static int64_t blocks_of(gp_rows x) {
-    return (x.count + BLOCK_ROWS - 1) / BLOCK_ROWS;
-}
-
-static void book_cross_entropy_forward(gp_prepared *prepared) {
-    gp_rows x = gp_rows_of(&prepared->desc.operand[GP_CROSS_ENTROPY_FORWARD_X]);
-    gp_op_book(prepared, (size_t)blocks_of(x) * 2 * sizeof(double));
-}
-
 static void forward_blocks(void *context, int64_t begin, int64_t end) {
     const loss_loop *loop = context;
     for (int64_t block = begin; block < end; block++) {
         double loss = 0, right = 0;
-        int64_t last = (block + 1) * BLOCK_ROWS < loop->x.count ? (block + 1) * BLOCK_ROWS : loop->x.count;
-        for (int64_t row = block * BLOCK_ROWS; row < last; row++) {
+        int64_t last = (block + 1) * GP_CPU_LOSS_ROWS < loop->x.count ? (block + 1) * GP_CPU_LOSS_ROWS : loop->x.count;
+        for (int64_t row = block * GP_CPU_LOSS_ROWS; row < last; row++) {
             int64_t target = loop->target[row];
             if (target == loop->attributes.ignore) continue;
             const float *x = loop->x_at + row * loop->x.pitch;
@@ -95,7 +82,7 @@ static void forward_blocks(void *context, int64_t begin, int64_t end) {
 static gp_status run_cross_entropy_forward(const gp_cpu_call *call, gp_error *err) {
     loss_loop loop = loop_of(call);
     GP_RETURN_IF_FAILED(check_targets(call, loop.target, loop.x, err));
-    int64_t blocks = blocks_of(loop.x);
+    int64_t blocks = gp_cpu_loss_blocks(loop.x);
     gp_cpu_pool_for(call->pool, blocks, 1, forward_blocks, &loop);
     double loss = 0, right = 0;
     for (int64_t block = 0; block < blocks; block++) {
@@ -108,7 +95,7 @@ static gp_status run_cross_entropy_forward(const gp_cpu_call *call, gp_error *er
     return GP_OK;
 }
 
-const gp_cpu_op gp_cpu_cross_entropy_forward = {.book = book_cross_entropy_forward, .run = run_cross_entropy_forward};
+const gp_cpu_loop GP_CPU_LOOP(cross_entropy_forward) = {.run = run_cross_entropy_forward};
 
 static void backward_rows(void *context, int64_t begin, int64_t end) {
     const loss_loop *loop = context;
@@ -142,7 +129,7 @@ static gp_status run_cross_entropy_backward(const gp_cpu_call *call, gp_error *e
     return GP_OK;
 }
 
-const gp_cpu_op gp_cpu_cross_entropy_backward = {.run = run_cross_entropy_backward};
+const gp_cpu_loop GP_CPU_LOOP(cross_entropy_backward) = {.run = run_cross_entropy_backward};
 
 static void run_loss_total(const gp_cpu_call *call) {
     gp_rows pieces = gp_cpu_rows(call, GP_LOSS_TOTAL_PARTIAL);
@@ -158,4 +145,4 @@ static void run_loss_total(const gp_cpu_call *call) {
     scalars->finite = scalars->finite && isfinite(loss);
 }
 
-const gp_cpu_op gp_cpu_loss_total = {.compute = run_loss_total};
+const gp_cpu_loop GP_CPU_LOOP(loss_total) = {.compute = run_loss_total};

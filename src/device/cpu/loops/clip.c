@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "device/cpu/cpu_blocks.h"
-#include "device/cpu/cpu_ops.h"
+#include "device/cpu/loops/loops.h"
 
 enum { LANES = 16 }; /* sums within a block, which the compiler may keep in vectors */
 
@@ -39,7 +39,7 @@ static void run_square_sum(const gp_cpu_call *call) {
     *(double *)call->operand[GP_SQUARE_SUM_SUM] = sum;
 }
 
-const gp_cpu_op gp_cpu_square_sum = {.book = gp_cpu_book_blocks, .compute = run_square_sum};
+const gp_cpu_loop GP_CPU_LOOP(square_sum) = {.compute = run_square_sum};
 
 /* torch.nn.utils.clip_grad_norm_ has the same small number in its divisor. */
 static void run_clip_total(const gp_cpu_call *call) {
@@ -54,4 +54,4 @@ static void run_clip_total(const gp_cpu_call *call) {
     if (most > 0 && !isfinite(scalars->grad_norm)) scalars->finite = 0;
 }
 
-const gp_cpu_op gp_cpu_clip_total = {.compute = run_clip_total};
+const gp_cpu_loop GP_CPU_LOOP(clip_total) = {.compute = run_clip_total};

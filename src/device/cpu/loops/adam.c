@@ -1,7 +1,7 @@
 /* Adam, AdamW. */
 #include <math.h>
 
-#include "device/cpu/cpu_ops.h"
+#include "device/cpu/loops/loops.h"
 
 /* What a step multiplies with; rounded to f32 once, as PyTorch's loops round their scalars. */
 typedef struct adam_numbers {
@@ -70,4 +70,4 @@ static void run_adam(const gp_cpu_call *call) {
     gp_cpu_spans(call, n.share < 0.5F ? adam_span : adam_span_of_large_share, &n);
 }
 
-const gp_cpu_op gp_cpu_adam = {.compute = run_adam};
+const gp_cpu_loop GP_CPU_LOOP(adam) = {.compute = run_adam};

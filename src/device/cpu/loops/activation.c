@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "device/cpu/cpu_ops.h"
+#include "device/cpu/loops/loops.h"
 
 /* Elements are computed alike wherever they stand, in vectors or alone: there is no call and no table in these
  * functions, so that the compiler makes vectors of the loops, and no step of theirs is allowed to be fused. Errors are
@@ -190,5 +190,5 @@ static void run_activation(const gp_cpu_call *call) {
     gp_cpu_spans(call, forward ? spans[activation->function].forward : spans[activation->function].backward, &slope);
 }
 
-const gp_cpu_op gp_cpu_activation_forward = {.compute = run_activation};
-const gp_cpu_op gp_cpu_activation_backward = {.compute = run_activation};
+const gp_cpu_loop GP_CPU_LOOP(activation_forward) = {.compute = run_activation};
+const gp_cpu_loop GP_CPU_LOOP(activation_backward) = {.compute = run_activation};

@@ -1,0 +1,138 @@
+/* Average pooling, and the mean of a whole picture. */
+#include "device/cpu/loops/pool.h"
+
+/* Does place [h,w] of what is written, up to TILE channels from `channel` on. */
+typedef void window(const pool_loop *loop, int64_t n, int64_t h, int64_t w, int64_t channel);
+
+/* Items are rows of `columns` places each; `height` of them are a sample. */
+static inline void for_tiles(const pool_loop *loop, window *place, int64_t height, int64_t columns, int64_t begin,
+                             int64_t end) {
+    for (int64_t i = begin; i < end; i++)
+        for (int64_t w = 0; w < columns; w++)
+            for (int64_t channel = 0; channel < loop->channels; channel += TILE)
+                place(loop, i / height, i % height, w, channel);
+}
+
+/* Places that a window counts along one side, see op.h. */
+static int64_t counted_places(const pool_loop *loop, int side, int64_t out) {
+    int64_t first, last;
+    kernel_range(loop, side, out, &first, &last);
+    if (!loop->pool.count_pad) return last - first;
+    int64_t begin = out * loop->pool.stride[side] - loop->pool.pad[side];
+    int64_t end = loop->in[side] + loop->pool.pad[side] - begin;
+    return end < loop->pool.kernel[side] ? end : loop->pool.kernel[side];
+}
+
+static double divisor_of(const pool_loop *loop, int64_t oh, int64_t ow) {
+    return (double)(counted_places(loop, 0, oh) * counted_places(loop, 1, ow));
+}
+
+/* The mean of one window, summed in f64. */
+static void mean_window(const pool_loop *loop, int64_t n, int64_t oh, int64_t ow, int64_t channel) {
+    double sum[TILE] = {0}, divisor = divisor_of(loop, oh, ow);
+    int64_t width = tile_width(loop, channel);
+    int64_t h_first, h_last, w_first, w_last;
+    kernel_range(loop, 0, oh, &h_first, &h_last);
+    kernel_range(loop, 1, ow, &w_first, &w_last);
+    for (int64_t kh = h_first; kh < h_last; kh++) {
+        int64_t row = (n * loop->in[0] + oh * loop->pool.stride[0] - loop->pool.pad[0] + kh) * loop->in[1];
+        for (int64_t kw = w_first; kw < w_last; kw++) {
+            int64_t at = row + ow * loop->pool.stride[1] - loop->pool.pad[1] + kw;
+            const float *x = loop->from + at * loop->from_pitch + channel;
+            for (int64_t c = 0; c < width; c++) sum[c] += (double)x[c];
+        }
+    }
+    float *y = loop->to + ((n * loop->out[0] + oh) * loop->out[1] + ow) * loop->to_pitch + channel;
+    for (int64_t c = 0; c < width; c++) y[c] = (float)(sum[c] / divisor);
+}
+
+static void mean_rows(void *loop, int64_t begin, int64_t end) {
+    const pool_loop *its = loop;
+    for_tiles(its, mean_window, its->out[0], its->out[1], begin, end);
+}
+
+static void run_avg_pool_forward(const gp_cpu_call *call) {
+    run_outputs(call, mean_rows);
+}
+
+const gp_cpu_loop GP_CPU_LOOP(avg_pool_forward) = {.compute = run_avg_pool_forward};
+
+/* One place of the input gathers the shares of the windows that hold it, last to first, as gather_place does. */
+static void share_place(const pool_loop *loop, int64_t n, int64_t h, int64_t w, int64_t channel) {
+    double sum[TILE] = {0};
+    int64_t width = tile_width(loop, channel);
+    int64_t h_first, h_last, w_first, w_last;
+    output_range(loop, 0, h, &h_first, &h_last);
+    output_range(loop, 1, w, &w_first, &w_last);
+    for (int64_t oh = h_last - 1; oh >= h_first; oh--) {
+        for (int64_t ow = w_last - 1; ow >= w_first; ow--) {
+            int64_t at = (n * loop->out[0] + oh) * loop->out[1] + ow;
+            const float *dy = loop->from + at * loop->from_pitch + channel;
+            double divisor = divisor_of(loop, oh, ow);
+            for (int64_t c = 0; c < width; c++) sum[c] += (double)dy[c] / divisor;
+        }
+    }
+    float *dx = loop->to + ((n * loop->in[0] + h) * loop->in[1] + w) * loop->to_pitch + channel;
+    for (int64_t c = 0; c < width; c++) dx[c] = (float)sum[c];
+}
+
+static void share_rows(void *loop, int64_t begin, int64_t end) {
+    const pool_loop *its = loop;
+    for_tiles(its, share_place, its->in[0], its->in[1], begin, end);
+}
+
+static void run_avg_pool_backward(const gp_cpu_call *call) {
+    run_inputs(call, share_rows);
+}
+
+const gp_cpu_loop GP_CPU_LOOP(avg_pool_backward) = {.compute = run_avg_pool_backward};
+
+/* The mean over `places` rows of one tile: blocks in f32, their sums in f64. */
+static void mean_tile(const pool_loop *loop, int64_t n, int64_t channel) {
+    double total[TILE] = {0};
+    int64_t width = tile_width(loop, channel), places = loop->in[0] * loop->in[1];
+    const float *first = loop->from + n * places * loop->from_pitch + channel;
+    for (int64_t place = 0; place < places;) {
+        float sum[TILE] = {0};
+        int64_t last = place + GP_COLUMN_ROWS < places ? place + GP_COLUMN_ROWS : places;
+        for (; place < last; place++) {
+            const float *x = first + place * loop->from_pitch;
+            for (int64_t c = 0; c < width; c++) sum[c] += x[c];
+        }
+        for (int64_t c = 0; c < width; c++) total[c] += (double)sum[c];
+    }
+    float *y = loop->to + n * loop->to_pitch + channel;
+    for (int64_t c = 0; c < width; c++) y[c] = (float)(total[c] / (double)places);
+}
+
+static void mean_tiles(void *context, int64_t begin, int64_t end) {
+    const pool_loop *loop = context;
+    for (int64_t i = begin; i < end; i++) mean_tile(loop, i / loop->tiles, i % loop->tiles * TILE);
+}
+
+static void run_mean_pool_forward(const gp_cpu_call *call) {
+    pool_loop loop = pool_loop_of(call);
+    gp_cpu_pool_for(call->pool, loop.samples * loop.tiles, gp_cpu_grain(loop.in[0] * loop.in[1] * TILE), mean_tiles,
+                    &loop);
+}
+
+const gp_cpu_loop GP_CPU_LOOP(mean_pool_forward) = {.compute = run_mean_pool_forward};
+
+/* Items are places of all samples. */
+static void spread_places(void *context, int64_t begin, int64_t end) {
+    const pool_loop *loop = context;
+    int64_t places = loop->in[0] * loop->in[1];
+    for (int64_t i = begin; i < end; i++) {
+        const float *dy = loop->from + i / places * loop->from_pitch;
+        float *dx = loop->to + i * loop->to_pitch;
+        for (int64_t c = 0; c < loop->channels; c++) dx[c] = dy[c] / (float)places;
+    }
+}
+
+static void run_mean_pool_backward(const gp_cpu_call *call) {
+    pool_loop loop = pool_loop_of(call);
+    int64_t places = loop.samples * loop.in[0] * loop.in[1];
+    gp_cpu_pool_for(call->pool, places, gp_cpu_grain(loop.channels), spread_places, &loop);
+}
+
+const gp_cpu_loop GP_CPU_LOOP(mean_pool_backward) = {.compute = run_mean_pool_backward};

@@ -1,0 +1,259 @@
+/* Max pooling. Vectors are channels of one place, so that a window's maxima and their places stay in registers. */
+#include "device/cpu/loops/pool.h"
+#include "device/cpu/loops/vector.h"
+
+/* Places of one window that lie inside the input: `rows` rows of `columns`, the first of which is place `k`. */
+typedef struct window {
+    const float *x; /* its first place */
+    int64_t rows, columns;
+    int64_t row_step, step; /* elements from row to row, and from place to place */
+    int32_t k, k_row;       /* k_row: what k rises by from row to row */
+    float *y;
+    uint8_t *bytes; /* where the places go; NULL: nowhere */
+    int32_t *wide;
+} window;
+
+/* The first of equals wins, NaN over all, the first of them: not ≤ is larger, or one of them NaN. */
+static inline void take_larger(gp_floats *best, gp_ints *place, gp_floats x, int32_t k) {
+    gp_ints wins = ~(x <= *best) & (*best == *best);
+    *best = gp_choose(wins, x, *best);
+    *place = (wins & k) | (~wins & *place);
+}
+
+static inline void max_lanes(const window *its, int64_t rows, int64_t columns, int64_t channel) {
+    const float *x = its->x + channel;
+    gp_floats best = gp_load(x);
+    gp_ints place = (gp_ints){0} + its->k;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < columns; c++)
+            take_larger(&best, &place, gp_load(x + r * its->row_step + c * its->step),
+                        its->k + (int32_t)r * its->k_row + (int32_t)c);
+    gp_store(its->y + channel, best);
+    if (its->bytes) gp_store_bytes(its->bytes + channel, place);
+    if (its->wide) *(gp_ints_at *)(its->wide + channel) = place;
+}
+
+/* The last vector ends with the last channel: it does some channels again. */
+static inline void max_vectors(const window *its, int64_t rows, int64_t columns, int64_t channels) {
+    for (int64_t channel = 0; channel < channels; channel += GP_LANES)
+        max_lanes(its, rows, columns, channel < channels - GP_LANES ? channel : channels - GP_LANES);
+}
+
+static void max_channel(const window *its, int64_t channel) {
+    float best = its->x[channel];
+    int32_t place = its->k;
+    for (int64_t r = 0; r < its->rows; r++) {
+        for (int64_t c = 0; c < its->columns; c++) {
+            float x = its->x[r * its->row_step + c * its->step + channel];
+            bool wins = !(x <= best) && best == best;
+            best = wins ? x : best;
+            place = wins ? its->k + (int32_t)r * its->k_row + (int32_t)c : place;
+        }
+    }
+    its->y[channel] = best;
+    if (its->bytes) its->bytes[channel] = (uint8_t)place;
+    if (its->wide) its->wide[channel] = place;
+}
+
+static void max_window(const window *its, int64_t channels) {
+    if (channels < GP_LANES)
+        for (int64_t channel = 0; channel < channels; channel++) max_channel(its, channel);
+    else if (its->rows == 2 && its->columns == 2)
+        max_vectors(its, 2, 2, channels);
+    else if (its->rows == 3 && its->columns == 3)
+        max_vectors(its, 3, 3, channels);
+    else
+        max_vectors(its, its->rows, its->columns, channels);
+}
+
+/* Items are rows of the output. No window lies in the padding alone: the op's check holds pads to half of the kernel.
+ */
+static void max_rows(void *context, int64_t begin, int64_t end) {
+    const pool_loop *loop = context;
+    const int64_t *stride = loop->pool.stride, *pad = loop->pool.pad;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t n = i / loop->out[0], oh = i % loop->out[0];
+        int64_t h_first, h_last, w_first, w_last;
+        kernel_range(loop, 0, oh, &h_first, &h_last);
+        int64_t row = (n * loop->in[0] + oh * stride[0] - pad[0] + h_first) * loop->in[1];
+        window its = {.rows = h_last - h_first,
+                      .row_step = loop->in[1] * loop->from_pitch,
+                      .step = loop->from_pitch,
+                      .k_row = (int32_t)loop->pool.kernel[1]};
+        for (int64_t ow = 0; ow < loop->out[1]; ow++) {
+            kernel_range(loop, 1, ow, &w_first, &w_last);
+            int64_t to = i * loop->out[1] + ow;
+            its.columns = w_last - w_first;
+            its.x = loop->from + (row + ow * stride[1] - pad[1] + w_first) * loop->from_pitch;
+            its.k = (int32_t)(h_first * loop->pool.kernel[1] + w_first);
+            its.y = loop->to + to * loop->to_pitch;
+            if (loop->index && loop->wide) its.wide = (int32_t *)loop->index + to * loop->index_pitch;
+            if (loop->index && !loop->wide) its.bytes = (uint8_t *)loop->index + to * loop->index_pitch;
+            max_window(&its, loop->channels);
+        }
+    }
+}
+
+static void run_max_pool_forward(const gp_cpu_call *call) {
+    run_outputs(call, max_rows);
+}
+
+const gp_cpu_loop GP_CPU_LOOP(max_pool_forward) = {.compute = run_max_pool_forward};
+
+/* Gradients: windows whose maximum is place k hand on their gradient. It is read in any case: no branch. */
+
+/* One window, seen from a place that it holds: the place is its place k. */
+typedef struct share {
+    const float *dy;
+    const uint8_t *bytes; /* one of the two */
+    const int32_t *wide;
+    int32_t k;
+} share;
+
+static inline share share_of(const pool_loop *loop, int64_t at, int64_t k) {
+    share its = {.dy = loop->from + at * loop->from_pitch, .k = (int32_t)k};
+    if (loop->wide)
+        its.wide = (const int32_t *)loop->index + at * loop->index_pitch;
+    else
+        its.bytes = (const uint8_t *)loop->index + at * loop->index_pitch;
+    return its;
+}
+
+static inline gp_ints places_of(const share *its, int64_t channel) {
+    return its->wide ? gp_load_ints(its->wide + channel) : gp_load_bytes(its->bytes + channel);
+}
+
+static inline float value_of(const share *its, int64_t channel) {
+    return (its->wide ? its->wide[channel] : its->bytes[channel]) == its->k ? its->dy[channel] : 0;
+}
+
+enum { SHARES = 16 };
+
+static inline gp_floats add_lanes(gp_floats sum, const share *shares, int64_t count, int64_t channel) {
+    for (int64_t s = 0; s < count; s++) {
+        gp_ints mask = places_of(&shares[s], channel) == (gp_ints){0} + shares[s].k;
+        sum += gp_keep(mask, gp_load(shares[s].dy + channel));
+    }
+    return sum;
+}
+
+/* Adds the shares to dx in their order, or puts their sum there. Lanes that were done are not added twice. */
+static void add_shares(const share *shares, int64_t count, bool add, float *dx, int64_t channels) {
+    int64_t channel = 0;
+    for (; channel + GP_LANES <= channels; channel += GP_LANES) {
+        gp_floats before = add ? gp_load(dx + channel) : (gp_floats){0};
+        gp_store(dx + channel, add_lanes(before, shares, count, channel));
+    }
+    for (; channel < channels; channel++) {
+        float sum = add ? dx[channel] : 0;
+        for (int64_t s = 0; s < count; s++) sum += value_of(&shares[s], channel);
+        dx[channel] = sum;
+    }
+}
+
+/* The windows that hold one place of the input: rows [h_first, h_last) and columns [w_first, w_last) of the output. */
+typedef struct holders {
+    int64_t h_first, h_last, w_first, w_last;
+    int64_t row;  /* of the output: the first of the sample */
+    int64_t h, w; /* the place, counted from the padding's edge */
+} holders;
+
+/* A place gathers from the windows that hold it, last to first: in rising order of the place that it has in them, as
+ * every device kind adds. */
+static void gather_place(const pool_loop *loop, const holders *its, float *dx) {
+    share shares[SHARES];
+    int64_t count = 0;
+    bool add = false;
+    for (int64_t oh = its->h_last - 1; oh >= its->h_first; oh--) {
+        int64_t row = (its->h - oh * loop->pool.stride[0]) * loop->pool.kernel[1] + its->w;
+        for (int64_t ow = its->w_last - 1; ow >= its->w_first; ow--) {
+            if (count == SHARES) {
+                add_shares(shares, count, add, dx, loop->channels);
+                count = 0;
+                add = true;
+            }
+            shares[count++] = share_of(loop, (its->row + oh) * loop->out[1] + ow, row - ow * loop->pool.stride[1]);
+        }
+    }
+    add_shares(shares, count, add, dx, loop->channels);
+}
+
+/* Items are rows of the input. */
+static void gather_rows(void *context, int64_t begin, int64_t end) {
+    const pool_loop *loop = context;
+    int64_t stride = loop->pool.stride[1], kernel = loop->pool.kernel[1];
+    for (int64_t i = begin; i < end; i++) {
+        int64_t n = i / loop->in[0], h = i % loop->in[0];
+        holders its = {.row = n * loop->out[0], .h = h + loop->pool.pad[0]};
+        output_range(loop, 0, h, &its.h_first, &its.h_last);
+        for (int64_t w = 0; w < loop->in[1]; w++) {
+            its.w = w + loop->pool.pad[1];
+            while (its.w_last < loop->out[1] && its.w_last * stride <= its.w) its.w_last++;
+            while (its.w_first < its.w_last && its.w_first * stride + kernel <= its.w) its.w_first++;
+            gather_place(loop, &its, loop->to + (i * loop->in[1] + w) * loop->to_pitch);
+        }
+    }
+}
+
+/* Windows that lie side by side: each place is in one window at most, and each window is read once for each of its
+ * rows. Zero is added so that no −0 is left, as in a sum. */
+
+static inline void hand_out_lanes(const share *its, int64_t columns, float *dx, int64_t pitch, int64_t channel) {
+    gp_ints places = places_of(its, channel) - its->k;
+    gp_floats value = gp_load(its->dy + channel) + (gp_floats){0};
+    for (int64_t c = 0; c < columns; c++)
+        gp_store(dx + c * pitch + channel, gp_keep(places == (gp_ints){0} + (int32_t)c, value));
+}
+
+/* The last vector ends with the last channel: it does some channels again. */
+static inline void hand_out(const share *its, int64_t columns, float *dx, int64_t pitch, int64_t channels) {
+    if (channels < GP_LANES) {
+        for (int64_t c = 0; c < columns; c++) {
+            share place = *its;
+            place.k += (int32_t)c;
+            for (int64_t channel = 0; channel < channels; channel++)
+                dx[c * pitch + channel] = value_of(&place, channel) + 0.0F;
+        }
+        return;
+    }
+    for (int64_t channel = 0; channel < channels; channel += GP_LANES)
+        hand_out_lanes(its, columns, dx, pitch, channel < channels - GP_LANES ? channel : channels - GP_LANES);
+}
+
+static void clear_places(const pool_loop *loop, int64_t place, int64_t last) {
+    for (; place < last; place++)
+        for (int64_t c = 0; c < loop->channels; c++) loop->to[place * loop->to_pitch + c] = 0;
+}
+
+/* Items are rows of the input. */
+static void hand_out_rows(void *context, int64_t begin, int64_t end) {
+    const pool_loop *loop = context;
+    int64_t kernel = loop->pool.kernel[1];
+    for (int64_t i = begin; i < end; i++) {
+        int64_t n = i / loop->in[0], h = i % loop->in[0], oh = h / loop->pool.kernel[0];
+        int64_t place = i * loop->in[1], last = place + loop->in[1];
+        int32_t k = (int32_t)(h % loop->pool.kernel[0] * kernel);
+        for (int64_t ow = 0; ow < loop->out[1] && oh < loop->out[0]; ow++, place += kernel) {
+            int64_t at = (n * loop->out[0] + oh) * loop->out[1] + ow;
+            int64_t columns = last - place < kernel ? last - place : kernel;
+            share its = share_of(loop, at, k);
+            float *dx = loop->to + place * loop->to_pitch;
+            if (columns == 2)
+                hand_out(&its, 2, dx, loop->to_pitch, loop->channels);
+            else
+                hand_out(&its, columns, dx, loop->to_pitch, loop->channels);
+        }
+        clear_places(loop, place, last);
+    }
+}
+
+static bool side_by_side(const gp_pool_attributes *pool) {
+    return pool->kernel[0] == pool->stride[0] && pool->kernel[1] == pool->stride[1] && pool->pad[0] == 0 &&
+           pool->pad[1] == 0;
+}
+
+static void run_max_pool_backward(const gp_cpu_call *call) {
+    run_inputs(call, side_by_side(&call->prepared->desc.attributes.pool) ? hand_out_rows : gather_rows);
+}
+
+const gp_cpu_loop GP_CPU_LOOP(max_pool_backward) = {.compute = run_max_pool_backward};

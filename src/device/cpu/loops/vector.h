@@ -1,0 +1,88 @@
+/* Vectors of floats, as wide as this version's registers, by the compilers' vector extension. What a loop computes for
+ * one element must not depend on the width: lanes are columns or places, never parts of one sum, unless the sum has
+ * GP_SUM_LANES parts in every version. */
+#ifndef GP_DEVICE_CPU_LOOPS_VECTOR_H
+#define GP_DEVICE_CPU_LOOPS_VECTOR_H
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512F__)
+enum { GP_LANES = 16 };
+#elif defined(__AVX2__)
+enum { GP_LANES = 8 };
+#else
+enum { GP_LANES = 4 };
+#endif
+
+/* Of any address that a float may have. */
+typedef float gp_floats_at __attribute__((vector_size(GP_LANES * 4), aligned(4), may_alias));
+typedef int32_t gp_ints_at __attribute__((vector_size(GP_LANES * 4), aligned(4), may_alias));
+
+typedef float gp_floats __attribute__((vector_size(GP_LANES * 4)));
+typedef int32_t gp_ints __attribute__((vector_size(GP_LANES * 4)));
+
+static inline gp_floats gp_load(const float *from) {
+    return *(const gp_floats_at *)from;
+}
+
+static inline gp_ints gp_load_ints(const int32_t *from) {
+    return (gp_ints) * (const gp_ints_at *)from;
+}
+
+static inline void gp_store(float *to, gp_floats value) {
+    *(gp_floats_at *)to = value;
+}
+
+static inline gp_floats gp_all(float value) {
+    return value - (gp_floats){0};
+}
+
+/* GP_LANES bytes as integers, and back; gcc 12 has no good code for __builtin_convertvector here. */
+static inline gp_ints gp_load_bytes(const uint8_t *from) {
+#if defined(__AVX512F__)
+    return (gp_ints)_mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)from));
+#elif defined(__AVX2__)
+    return (gp_ints)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)from));
+#elif defined(__SSE2__)
+    int32_t four;
+    memcpy(&four, from, sizeof four);
+    __m128i zero = _mm_setzero_si128(), pairs = _mm_unpacklo_epi8(_mm_cvtsi32_si128(four), zero);
+    return (gp_ints)_mm_unpacklo_epi16(pairs, zero);
+#else
+    gp_ints out;
+    for (int i = 0; i < GP_LANES; i++) out[i] = from[i];
+    return out;
+#endif
+}
+
+static inline void gp_store_bytes(uint8_t *to, gp_ints values) {
+#if defined(__AVX512F__)
+    _mm_storeu_si128((void *)to, _mm512_cvtepi32_epi8((__m512i)values));
+#elif defined(__AVX2__)
+    __m256i pairs = _mm256_packs_epi32((__m256i)values, (__m256i)values), bytes = _mm256_packus_epi16(pairs, pairs);
+    _mm_storel_epi64((void *)to, _mm_unpacklo_epi32(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1)));
+#elif defined(__SSE2__)
+    __m128i pairs = _mm_packs_epi32((__m128i)values, (__m128i)values);
+    int32_t four = _mm_cvtsi128_si32(_mm_packus_epi16(pairs, pairs));
+    memcpy(to, &four, sizeof four);
+#else
+    for (int i = 0; i < GP_LANES; i++) to[i] = (uint8_t)values[i];
+#endif
+}
+
+/* `mask` has all bits of a lane set, or none. */
+static inline gp_floats gp_choose(gp_ints mask, gp_floats yes, gp_floats no) {
+    return (gp_floats)(((gp_ints)yes & mask) | ((gp_ints)no & ~mask));
+}
+
+/* 0 where the mask is not set. */
+static inline gp_floats gp_keep(gp_ints mask, gp_floats value) {
+    return (gp_floats)((gp_ints)value & mask);
+}
+
+#endif
