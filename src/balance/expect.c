@@ -49,15 +49,17 @@ void gp_durations_fini(gp_durations *durations) {
 
 static double profiled_seconds(const gp_durations *d, const gp_instr *instr) {
     const double *stage = d->stage[instr->stage];
+    bool consumes = d->plan->stage[instr->stage].consumes; /* updates are in the backward */
     double share = (double)gp_mini_samples(d->mini, instr->micro) / (double)d->profile->identity.samples;
     switch (instr->op) {
     case GP_INSTR_FORWARD: return share * stage[GP_PROFILE_TIME_FORWARD];
     case GP_INSTR_RECOMPUTE: return share * stage[GP_PROFILE_TIME_RECOMPUTE];
     case GP_INSTR_BACKWARD:
-        return share * (stage[GP_PROFILE_TIME_BACKWARD_INPUT] + stage[GP_PROFILE_TIME_BACKWARD_WEIGHT]);
+        return share * (stage[GP_PROFILE_TIME_BACKWARD_INPUT] + stage[GP_PROFILE_TIME_BACKWARD_WEIGHT]) +
+               (consumes ? stage[GP_PROFILE_TIME_UPDATE] : 0);
     case GP_INSTR_BACKWARD_INPUT: return share * stage[GP_PROFILE_TIME_BACKWARD_INPUT];
     case GP_INSTR_BACKWARD_WEIGHT: return share * stage[GP_PROFILE_TIME_BACKWARD_WEIGHT];
-    case GP_INSTR_STEP: return stage[GP_PROFILE_TIME_UPDATE];
+    case GP_INSTR_STEP: return consumes ? 0 : stage[GP_PROFILE_TIME_UPDATE];
     default: return 0; /* norms and clipping are in the update */
     }
 }

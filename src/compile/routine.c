@@ -107,62 +107,119 @@ static void share_storage(builder *b) {
     }
 }
 
-/* A stretch of the transient area that is taken until after op `last`. */
-typedef struct taken {
-    size_t offset, bytes;
-    int64_t last;
-} taken;
+/* ---- places ------------------------------------------------------------------------------------------------------ */
 
-typedef struct packer {
-    taken *items; /* by offset */
+/* What needs a place: a thing, or (−1) the workspace of op `first`. */
+typedef struct homeless {
+    int thing;
+    gp_packed stretch;
+} homeless;
+
+typedef struct placer {
+    builder *b;
+    const gp_spare *spare;
+    gp_packing saved, transient;
+    homeless *items;
     size_t count, capacity;
-    size_t high;
-} packer;
+    gp_address *workspace; /* [op of the list] */
+} placer;
 
-/* The smallest gap that fits, among what is taken now. */
-static gp_status pack(packer *p, size_t bytes, int64_t now, int64_t last, size_t *offset, gp_error *err) {
-    size_t live = 0;
-    for (size_t i = 0; i < p->count; i++)
-        if (p->items[i].last >= now) p->items[live++] = p->items[i];
-    p->count = live;
-    size_t best = SIZE_MAX, best_at = 0, best_place = p->count, end = 0;
-    for (size_t i = 0; i < p->count; i++) {
-        size_t gap = p->items[i].offset - end;
-        if (gap >= bytes && gap < best) {
-            best = gap;
-            best_at = end;
-            best_place = i;
-        }
-        end = p->items[i].offset + p->items[i].bytes;
-    }
-    if (best == SIZE_MAX) best_at = end;
+/* An op's own, or that of one of its parts. */
+static size_t workspace_of(const gp_staged_op *op) {
+    size_t most = op->prepared->workspace;
+    for (int p = 0; p < op->part_count; p++)
+        if (op->part[p].prepared->workspace > most) most = op->part[p].prepared->workspace;
+    return gp_align_up(most, GP_ALIGNMENT);
+}
+
+static gp_status add_homeless(placer *p, int thing, size_t bytes, int64_t first, int64_t last, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_GROW(&p->items, &p->capacity, p->count + 1, err));
-    for (size_t i = p->count; i > best_place; i--) p->items[i] = p->items[i - 1];
-    p->items[best_place] = (taken){best_at, bytes, last};
-    p->count++;
-    if (best_at + bytes > p->high) p->high = best_at + bytes;
-    *offset = best_at;
+    p->items[p->count++] = (homeless){thing, {.bytes = bytes, .first = first, .last = last}};
     return GP_OK;
 }
 
-static gp_status place_transients(builder *b, size_t *bytes, gp_error *err) {
-    packer p = {0};
-    gp_status status = GP_OK;
-    for (size_t o = 0; o < b->list->count && status == GP_OK; o++) {
-        if (!runs(b, o)) continue;
-        for (int i = 0; i < GP_MAX_OPERANDS && status == GP_OK; i++) {
-            int thing = b->list->items[o].operand[i].thing;
-            if (thing < 0) continue;
-            int root = root_of(b, thing);
-            if (b->things[root].at.area != GP_AREA_NONE) continue;
-            size_t offset = 0;
-            status = pack(&p, gp_align_up(b->things[root].bytes, GP_ALIGNMENT), (int64_t)o, b->lives[root].last,
-                          &offset, err);
-            b->things[root].at = (gp_address){GP_AREA_TRANSIENT, offset, 0};
-        }
+static gp_status list_homeless(placer *p, gp_error *err) {
+    const builder *b = p->b;
+    for (size_t t = 0; t < b->thing_count; t++) {
+        const life *its = &b->lives[t];
+        if (its->root != (int)t || its->first == NEVER || b->things[t].at.area != GP_AREA_NONE) continue;
+        GP_RETURN_IF_FAILED(
+            add_homeless(p, (int)t, gp_align_up(b->things[t].bytes, GP_ALIGNMENT), its->first, its->last, err));
     }
+    for (size_t o = 0; o < b->list->count; o++) {
+        size_t bytes = runs(b, o) ? workspace_of(&b->list->items[o]) : 0;
+        if (bytes > 0) GP_RETURN_IF_FAILED(add_homeless(p, -1, bytes, (int64_t)o, (int64_t)o, err));
+    }
+    return GP_OK;
+}
+
+/* When the bytes of a thing in the saved frame are its own. A thing that nothing in this routine writes has its value
+ * from before; one that may not be overwritten keeps it to the end. */
+static gp_status take_saved(placer *p, gp_error *err) {
+    const builder *b = p->b;
+    for (size_t t = 0; t < b->thing_count; t++) {
+        const gp_thing *thing = &b->things[t];
+        gp_packed its = {thing->at.offset, gp_align_up(thing->bytes, GP_ALIGNMENT), b->lives[t].first, INT64_MAX};
+        if (b->lives[t].root != (int)t || thing->at.area != GP_AREA_SAVED) continue;
+        if (its.first == NEVER && (thing->overwritable || !p->spare->written)) continue;
+        if (p->spare->written) its.first = NEVER;
+        if (thing->overwritable) its.last = b->lives[t].last;
+        GP_RETURN_IF_FAILED(gp_packing_take(&p->saved, its, err));
+    }
+    for (size_t i = 0; i < p->spare->taken_count; i++)
+        GP_RETURN_IF_FAILED(gp_packing_take(&p->saved, p->spare->taken[i], err));
+    return GP_OK;
+}
+
+/* From large to small; of equal ones the first comes first. */
+static int by_size(const void *a, const void *b) {
+    const homeless *x = a, *y = b;
+    if (x->stretch.bytes != y->stretch.bytes) return x->stretch.bytes > y->stretch.bytes ? -1 : 1;
+    if (x->stretch.first != y->stretch.first) return x->stretch.first < y->stretch.first ? -1 : 1;
+    return x->thing - y->thing;
+}
+
+static gp_status place_one(placer *p, homeless *it, gp_error *err) {
+    gp_address at = {GP_AREA_SAVED, 0, 0};
+    bool placed = false;
+    if (p->spare) GP_RETURN_IF_FAILED(gp_packing_place(&p->saved, p->spare->bytes, &it->stretch, &placed, err));
+    if (!placed) {
+        at.area = GP_AREA_TRANSIENT;
+        GP_RETURN_IF_FAILED(gp_packing_place(&p->transient, SIZE_MAX, &it->stretch, &placed, err));
+    }
+    at.offset = it->stretch.offset;
+    if (it->thing >= 0)
+        p->b->things[it->thing].at = at;
+    else
+        p->workspace[it->stretch.first] = at;
+    return GP_OK;
+}
+
+static gp_status place_all(placer *p, gp_routine *out, gp_error *err) {
+    size_t things = 0;
+    GP_RETURN_IF_FAILED(list_homeless(p, err));
+    if (p->spare) GP_RETURN_IF_FAILED(take_saved(p, err));
+    if (p->count > 0) qsort(p->items, p->count, sizeof *p->items, by_size);
+    for (size_t i = 0; i < p->count; i++) {
+        GP_RETURN_IF_FAILED(place_one(p, &p->items[i], err));
+        const gp_thing *thing = p->items[i].thing >= 0 ? &p->b->things[p->items[i].thing] : NULL;
+        size_t end = p->items[i].stretch.offset + p->items[i].stretch.bytes;
+        if (thing && thing->at.area == GP_AREA_TRANSIENT && end > things) things = end;
+    }
+    out->transient = things;
+    out->workspace = p->transient.high - things;
+    return GP_OK;
+}
+
+/* *workspace: of each op of the list; the caller frees it, after a failure too. */
+static gp_status place(builder *b, const gp_spare *spare, gp_routine *out, gp_address **workspace, gp_error *err) {
+    placer p = {.b = b, .spare = spare};
+    gp_status status = GP_NEW(workspace, b->list->count, err);
+    p.workspace = *workspace;
+    if (status == GP_OK) status = place_all(&p, out, err);
+    gp_packing_fini(&p.saved);
+    gp_packing_fini(&p.transient);
     free(p.items);
-    *bytes = p.high;
     return status;
 }
 
@@ -173,15 +230,7 @@ static gp_address operand_address(const builder *b, const gp_staged_operand *ope
     return address;
 }
 
-/* An op's own, or that of one of its parts. */
-static size_t workspace_of(const gp_staged_op *op) {
-    size_t most = op->prepared->workspace;
-    for (int p = 0; p < op->part_count; p++)
-        if (op->part[p].prepared->workspace > most) most = op->part[p].prepared->workspace;
-    return most;
-}
-
-static void emit(const builder *b, gp_routine *out) {
+static void emit(const builder *b, const gp_address *workspace, gp_routine *out) {
     for (size_t o = 0; o < b->list->count; o++) {
         if (!runs(b, o)) continue;
         const gp_staged_op *op = &b->list->items[o];
@@ -197,24 +246,24 @@ static void emit(const builder *b, gp_routine *out) {
             exec->operand[i] = operand_address(b, &op->operand[i]);
             exec->role[i] = op->operand[i].role;
         }
-        size_t workspace = gp_align_up(workspace_of(op), GP_ALIGNMENT);
-        if (workspace > 0) exec->workspace = (gp_address){GP_AREA_TRANSIENT, out->transient, 0};
-        if (workspace > out->workspace) out->workspace = workspace;
+        exec->workspace = workspace[o];
     }
 }
 
 gp_status gp_routine_build(const gp_staged_list *list, const bool *run, gp_thing *things, size_t thing_count,
-                           gp_routine *out, gp_error *err) {
+                           const gp_spare *spare, gp_routine *out, gp_error *err) {
     builder b = {list, run, things, thing_count, NULL};
     gp_routine routine = {0};
+    gp_address *workspace = NULL;
     gp_status status = GP_NEW(&b.lives, thing_count, err);
     if (status == GP_OK) {
         find_lives(&b);
         share_storage(&b);
-        status = place_transients(&b, &routine.transient, err);
+        status = place(&b, spare, &routine, &workspace, err);
     }
     if (status == GP_OK) status = GP_NEW(&routine.ops, list->count, err);
-    if (status == GP_OK) emit(&b, &routine);
+    if (status == GP_OK) emit(&b, workspace, &routine);
+    free(workspace);
     free(b.lives);
     if (status != GP_OK)
         gp_routine_fini(&routine);

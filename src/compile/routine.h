@@ -3,7 +3,8 @@
  * An address is an area of the stage and an offset in it; the areas that have slots (stash, saved, outbox, gradient)
  * stand for slot × stride more, statistics for micro-batch × stride more. gp_routine_build turns a list of ops over
  * things (buffers by number) into a routine: it finds when each thing lives, lets results take the place of what dies
- * with the op that makes them, and packs what is left into the transient area.
+ * with the op that makes them, and packs what is left, workspaces too, into free bytes of the saved frame, then into
+ * the transient area.
  *
  * Owned by the stage's plan; read-only once built, any thread.
  */
@@ -15,6 +16,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "compile/pack.h"
 #include "device/op.h"
 #include "layers/lowering.h"
 #include "schedule/access.h"
@@ -75,8 +77,8 @@ typedef struct gp_exec_op {
 typedef struct gp_routine {
     gp_exec_op *ops;
     size_t count;
-    size_t transient; /* bytes of the transient area, workspaces not counted */
-    size_t workspace; /* the largest; stands behind the transients */
+    size_t transient; /* bytes of the transient area that things take */
+    size_t workspace; /* what workspaces add to that */
 } gp_routine;
 
 void gp_routine_fini(gp_routine *routine);
@@ -117,8 +119,18 @@ typedef struct gp_staged_list {
 gp_staged_op gp_staged_new(int node);
 GP_MUST_USE gp_status gp_staged_add(gp_staged_list *list, gp_staged_op op, gp_error *err);
 
-/* Ops with run[i] (all where run is NULL), in order. things are changed: each that is used gets its place. */
+/* The saved frame of a routine that may use its bytes for things of its own and for workspaces: before a saved thing is
+ * written, and after it was read last. */
+typedef struct gp_spare {
+    size_t bytes;           /* of the frame */
+    bool written;           /* its things were written before; false: this routine writes them */
+    const gp_packed *taken; /* stretches that are no thing's here, and yet not free; borrowed */
+    size_t taken_count;
+} gp_spare;
+
+/* Ops with run[i] (all where run is NULL), in order. things are changed: each that is used gets its place. `spare`:
+ * NULL: all places are in the transient area. */
 GP_MUST_USE gp_status gp_routine_build(const gp_staged_list *list, const bool *run, gp_thing *things,
-                                       size_t thing_count, gp_routine *out, gp_error *err);
+                                       size_t thing_count, const gp_spare *spare, gp_routine *out, gp_error *err);
 
 #endif

@@ -217,12 +217,36 @@ static void place_things(const gp_stage_compiler *c, const gp_sized *sized, cons
     for (size_t i = 0; i < stage->grad_out.count && is_backward(kind); i++) things[c->grad_out[i]].overwritable = false;
 }
 
+/* The values that may still be pulled from the saved frame, where the routine does not make them. */
+static gp_status find_pulled(const gp_stage_compiler *c, const gp_sized *sized, gp_packed **out, gp_error *err) {
+    GP_RETURN_IF_FAILED(GP_NEW(out, c->stage->gives.count, err));
+    for (size_t i = 0; i < c->stage->gives.count; i++) {
+        size_t bytes = c->things[gp_compiler_value(c, c->stage->gives.items[i])].bytes;
+        (*out)[i] = (gp_packed){sized->gives_saved[i], gp_align_up(bytes, GP_ALIGNMENT), INT64_MIN, INT64_MAX};
+    }
+    return GP_OK;
+}
+
+/* The half of a backward for weights leaves the saved frame as it is. */
+static bool has_spare(gp_routine_kind kind) {
+    return kind == GP_ROUTINE_KEEP || kind == GP_ROUTINE_RECOMPUTE || kind == GP_ROUTINE_BACKWARD ||
+           kind == GP_ROUTINE_BACKWARD_INPUT;
+}
+
 static gp_status build(const gp_stage_compiler *c, gp_sized *sized, const gp_address *at, gp_routine_kind kind,
                        const gp_staged_list *list, const bool *run, gp_error *err) {
     gp_thing *things = NULL;
-    GP_RETURN_IF_FAILED(GP_NEW(&things, c->thing_count, err));
-    place_things(c, sized, at, kind, things);
-    gp_status status = gp_routine_build(list, run, things, c->thing_count, &sized->routine[kind], err);
+    gp_packed *pulled = NULL;
+    gp_status status = GP_NEW(&things, c->thing_count, err);
+    if (status == GP_OK && has_spare(kind)) status = find_pulled(c, sized, &pulled, err);
+    if (status == GP_OK) {
+        gp_spare spare = {sized->frame[GP_FRAME_SAVED], is_backward(kind), pulled,
+                          c->request->any_keep && kind != GP_ROUTINE_KEEP ? c->stage->gives.count : 0};
+        place_things(c, sized, at, kind, things);
+        status = gp_routine_build(list, run, things, c->thing_count, has_spare(kind) ? &spare : NULL,
+                                  &sized->routine[kind], err);
+    }
+    free(pulled);
     free(things);
     return status;
 }
@@ -251,6 +275,7 @@ gp_status gp_stage_compile(gp_stage_plan *plan, const gp_stage_request *request,
     if (status == GP_OK && sized->training) status = gp_compiler_backward(&c, err);
     if (status == GP_OK && sized->evaluation) status = gp_compiler_forward(&c, GP_PASS_EVALUATE, &c.evaluate, err);
     if (status == GP_OK && !request->unfused) status = gp_compiler_fuse(&c, err);
+    if (status == GP_OK && sized->training && plan->consumes) status = gp_compiler_consume(&c, err);
     if (status == GP_OK && sized->training) status = find_kept(&c, err);
     if (status == GP_OK && sized->training) status = select_ops(&c, &run, &plan->kept, err);
     if (status == GP_OK && sized->training && request->any_split) status = split_backward(&c, &run, err);

@@ -166,7 +166,7 @@ gp_status gp_stage_place_fixed(gp_stage_plan *plan, const gp_stage_request *requ
     for (int i = 0; i < plan->param_count; i++)
         plan->params[i].copy.offset = reserve(plan, GP_MEMORY_WORKING, plan->params[i].copy.bytes);
     for (int i = 0; i < plan->param_count; i++)
-        if (plan->params[i].trained)
+        if (plan->params[i].trained && !plan->consumes)
             plan->params[i].grad = reserve(plan, GP_MEMORY_GRADIENTS, plan->params[i].grad_bytes);
     for (int i = 0; i < plan->param_count; i++)
         for (int s = 0; s < request->update.states && plan->params[i].trained; s++)

@@ -57,6 +57,12 @@ gp_address gp_stage_scalars_address(const gp_stage_plan *plan);
 /* Of a parameter's square. */
 gp_address gp_stage_square_address(const gp_stage_plan *plan, const gp_stages *stages, const gp_param_plan *param);
 
+/* The update of one parameter from its gradient at `grad`. `thing`: as large as the master, for the gradient in the
+ * master's format; not used if it has that format already. */
+GP_MUST_USE gp_status gp_stage_update(const gp_stage_plan *plan, const gp_stage_request *request,
+                                      const gp_param_plan *param, gp_staged_operand grad, int thing,
+                                      gp_staged_list *list, gp_error *err);
+
 /* Steps of gp_stage_plan_init. */
 GP_MUST_USE gp_status gp_stage_choose_formats(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err);
 GP_MUST_USE gp_status gp_stage_place_fixed(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err);

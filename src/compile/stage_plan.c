@@ -30,6 +30,7 @@ static gp_status compile_sizes(gp_stage_plan *plan, const gp_stage_request *requ
 }
 
 gp_status gp_stage_plan_init(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err) {
+    plan->consumes = request->consumes;
     GP_RETURN_IF_FAILED(gp_stage_choose_formats(plan, request, err));
     GP_RETURN_IF_FAILED(gp_stage_place_fixed(plan, request, err));
     GP_RETURN_IF_FAILED(gp_stage_place_received(plan, request, err));

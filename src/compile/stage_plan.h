@@ -134,8 +134,9 @@ typedef struct gp_stage_plan {
     size_t *grad_in, *grad_out; /* gradient frame */
     gp_sized *sized;
     int sized_count;
-    int kept;              /* outputs of layers that it keeps although it recomputes, and that spare something */
-    gp_routine refresh;    /* masters → working copies */
+    bool consumes;      /* the backward has the updates, each as soon as its gradient is complete; no gradient stays */
+    int kept;           /* outputs of layers that it keeps although it recomputes, and that spare something */
+    gp_routine refresh; /* masters → working copies */
     gp_routine norm, clip; /* empty where no norms are found; clip, but on the last stage */
 
     /* The stage's part of its worker's arena. */
@@ -173,6 +174,7 @@ typedef struct gp_stage_request {
     bool any_whole;        /* some program's backwards are for inputs and weights together */
     bool any_split;        /* some are apart */
     bool repeats;          /* some mini-batch that trains has several micro-batches */
+    bool consumes;         /* see gp_stage_plan */
     const gp_micro_size *sizes;
     int size_count;
 } gp_stage_request;

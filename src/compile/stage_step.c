@@ -1,5 +1,6 @@
 /* The routines of a mini-batch: the loss's total, the step, and the refresh. The step commits statistics, brings
- * gradients into the format of the parameters, updates the parameters and refreshes working copies. The refresh alone
+ * gradients into the format of the parameters, updates the parameters and refreshes working copies. The updates may
+ * stand in the backward pass instead (stage_consume.c). The refresh alone
  * is for parameters that were written from outside. An update goes from element to element and needs no order; padding
  * stays zero in it. */
 #include <stdlib.h>
@@ -72,10 +73,12 @@ static gp_status stage_refresh(const gp_stage_plan *plan, const gp_stage_request
 
 /* The gradient in the master's format: where it lies, or `thing`, which a reorder makes. */
 static gp_status stage_grad(const gp_stage_plan *plan, const gp_stage_request *request, const gp_param_plan *param,
-                            int thing, gp_staged_list *list, gp_staged_operand *out, gp_error *err) {
-    gp_staged_operand grad = gp_stage_fixed(param->grad), ordered = {.thing = thing};
-    *out = param->grad_format == param->format ? grad : ordered;
-    if (out->thing < 0) return GP_OK;
+                            gp_staged_operand grad, int thing, gp_staged_list *list, gp_staged_operand *out,
+                            gp_error *err) {
+    const gp_staged_operand ordered = {.thing = thing};
+    bool same = param->grad_format == param->format;
+    *out = same ? grad : ordered;
+    if (same) return GP_OK;
     return stage_reorder(plan, request, param->param, param->grad_format, grad, param->format, ordered, list, err);
 }
 
@@ -90,10 +93,9 @@ static void set_attributes(const gp_update *update, const gp_param_spec *spec, g
     }
 }
 
-static gp_status stage_update(const gp_stage_plan *plan, const gp_stage_request *request, const gp_param_plan *param,
-                              int thing, gp_staged_list *list, gp_error *err) {
-    gp_staged_operand grad;
-    GP_RETURN_IF_FAILED(stage_grad(plan, request, param, thing, list, &grad, err));
+gp_status gp_stage_update(const gp_stage_plan *plan, const gp_stage_request *request, const gp_param_plan *param,
+                          gp_staged_operand grad, int thing, gp_staged_list *list, gp_error *err) {
+    GP_RETURN_IF_FAILED(stage_grad(plan, request, param, grad, thing, list, &grad, err));
     gp_op_desc desc;
     gp_op_desc_init(&desc, request->update.op);
     set_attributes(&request->update, &request->stages->graph->params[param->param].spec, &desc);
@@ -123,13 +125,13 @@ static gp_status build_step(const gp_stage_plan *plan, const gp_stage_request *r
     for (int i = 0; i < plan->param_count && status == GP_OK; i++) {
         const gp_param_plan *param = &plan->params[i];
         things[i].bytes = param->stored;
-        if (!param->trained) continue;
-        status = stage_update(plan, request, param, i, list, err);
+        if (!param->trained || plan->consumes) continue;
+        status = gp_stage_update(plan, request, param, gp_stage_fixed(param->grad), i, list, err);
     }
     /* Behind all updates, so that these stand together. */
     for (int i = 0; i < plan->param_count && status == GP_OK; i++)
         if (plan->params[i].trained) status = stage_refresh(plan, request, &plan->params[i], list, err);
-    if (status == GP_OK) status = gp_routine_build(list, NULL, things, (size_t)plan->param_count, out, err);
+    if (status == GP_OK) status = gp_routine_build(list, NULL, things, (size_t)plan->param_count, NULL, out, err);
     free(things);
     return status;
 }
@@ -145,7 +147,7 @@ gp_status gp_stage_mini_batch(const gp_stage_plan *plan, const gp_stage_request 
         if (status == GP_OK && training)
             status = stage_passes(plan, request, node, pieces, samples, last, GP_PASS_COMMIT, &steps, err);
     }
-    if (status == GP_OK) status = gp_routine_build(&totals, NULL, NULL, 0, total, err);
+    if (status == GP_OK) status = gp_routine_build(&totals, NULL, NULL, 0, NULL, total, err);
     if (status == GP_OK && training) status = build_step(plan, request, &steps, step, err);
     free(totals.items);
     free(steps.items);
@@ -157,7 +159,7 @@ gp_status gp_stage_compile_refresh(gp_stage_plan *plan, const gp_stage_request *
     gp_status status = GP_OK;
     for (int i = 0; i < plan->param_count && status == GP_OK; i++)
         status = stage_refresh(plan, request, &plan->params[i], &list, err);
-    if (status == GP_OK) status = gp_routine_build(&list, NULL, NULL, 0, &plan->refresh, err);
+    if (status == GP_OK) status = gp_routine_build(&list, NULL, NULL, 0, NULL, &plan->refresh, err);
     free(list.items);
     return status;
 }

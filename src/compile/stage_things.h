@@ -63,6 +63,8 @@ GP_MUST_USE gp_status gp_compiler_forward(gp_stage_compiler *compiler, gp_pass p
                                           gp_error *err);
 /* Stages the backward pass: gradients of values fold from the last user to the first, shares of parameters add up. */
 GP_MUST_USE gp_status gp_compiler_backward(gp_stage_compiler *compiler, gp_error *err);
+/* Puts the update of each parameter into the backward pass; after fusing. */
+GP_MUST_USE gp_status gp_compiler_consume(gp_stage_compiler *compiler, gp_error *err);
 /* Has the device do groups of ops as one where it can, in all three lists: the same bits. */
 GP_MUST_USE gp_status gp_compiler_fuse(gp_stage_compiler *compiler, gp_error *err);
 

@@ -62,6 +62,17 @@ typedef struct gp_safetensors_item {
 GP_MUST_USE gp_status gp_safetensors_write(const char *path, const gp_safetensors_item *items, size_t count,
                                            const char *const *metadata, gp_error *err);
 
+/* Where the data of items come from, if not all of them are in memory: the elements of item `index`, borrowed until the
+ * next call. Called in the order of the items; twice over all items for a file with a checksum. */
+typedef struct gp_safetensors_source {
+    gp_status (*get)(void *context, size_t index, const void **data, gp_error *err);
+    void *context;
+} gp_safetensors_source;
+/* The same, with data from `source`; the items' own are not looked at. */
+GP_MUST_USE gp_status gp_safetensors_write_from(const char *path, const gp_safetensors_item *items, size_t count,
+                                                const char *const *metadata, const gp_safetensors_source *source,
+                                                gp_error *err);
+
 /* Whether a file of these items can be: the same failures, and nothing is written. *bytes: its size. */
 GP_MUST_USE gp_status gp_safetensors_check(const char *path, const gp_safetensors_item *items, size_t count,
                                            const char *const *metadata, uint64_t *bytes, gp_error *err);
@@ -78,6 +89,9 @@ GP_MUST_USE gp_status gp_safetensors_end(gp_safetensors_writer **writer, gp_stat
  * GP_CHECKSUM_DIGITS digits taken as zeros. `metadata` is not NULL. */
 GP_MUST_USE gp_status gp_safetensors_write_summed(const char *path, const gp_safetensors_item *items, size_t count,
                                                   const char *const *metadata, gp_error *err);
+GP_MUST_USE gp_status gp_safetensors_write_summed_from(const char *path, const gp_safetensors_item *items, size_t count,
+                                                       const char *const *metadata, const gp_safetensors_source *source,
+                                                       gp_error *err);
 /* Reads the whole file and compares. GP_DATA where a byte differs, or the file is none that was written so; GP_IO
  * where the system does not read. */
 GP_MUST_USE gp_status gp_safetensors_check_sum(gp_safetensors *file, gp_error *err);

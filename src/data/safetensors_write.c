@@ -127,16 +127,21 @@ static gp_status build_head(const char *path, const gp_safetensors_item *items, 
 }
 
 /* Fills the head's field of zeros with the sum over the whole file, the field being zeros. */
-static gp_status add_checksum(const head *of, const gp_safetensors_item *items, size_t count, gp_error *err) {
+static gp_status add_checksum(const head *of, const gp_safetensors_item *items, size_t count,
+                              const gp_safetensors_source *source, gp_error *err) {
     gp_checksum *sum = NULL;
+    const void *data = NULL;
     size_t bytes = 0;
     GP_RETURN_IF_FAILED(gp_checksum_create(&sum, err));
     gp_checksum_add(sum, of->text, of->bytes);
-    for (size_t i = 0; i < count; i++)
-        if (item_bytes(&items[i], &bytes)) gp_checksum_add(sum, items[i].data, bytes);
-    gp_checksum_digits(sum, of->text + sizeof(uint64_t) + sizeof GP_SAFETENSORS_SUMMED - 1);
+    gp_status status = GP_OK;
+    for (size_t i = 0; i < count && status == GP_OK; i++) {
+        status = source->get(source->context, i, &data, err);
+        if (status == GP_OK && item_bytes(&items[i], &bytes)) gp_checksum_add(sum, data, bytes);
+    }
+    if (status == GP_OK) gp_checksum_digits(sum, of->text + sizeof(uint64_t) + sizeof GP_SAFETENSORS_SUMMED - 1);
     gp_checksum_destroy(&sum);
-    return GP_OK;
+    return status;
 }
 
 gp_status gp_safetensors_check(const char *path, const gp_safetensors_item *items, size_t count,
@@ -159,14 +164,15 @@ static void free_writer(gp_safetensors_writer *writer) {
     free(writer);
 }
 
+/* `summed`: where the data come from, for the checksum; NULL: the file has none. */
 static gp_status begin(const char *path, const gp_safetensors_item *items, size_t count, const char *const *metadata,
-                       bool summed, gp_safetensors_writer **out, gp_error *err) {
+                       const gp_safetensors_source *summed, gp_safetensors_writer **out, gp_error *err) {
     head its = {0};
     gp_safetensors_writer *writer = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&writer, 1, err));
     gp_status status = gp_copy_text(&writer->path, path, err);
-    if (status == GP_OK) status = build_head(path, items, count, metadata, summed, &its, err);
-    if (status == GP_OK && summed) status = add_checksum(&its, items, count, err);
+    if (status == GP_OK) status = build_head(path, items, count, metadata, summed != NULL, &its, err);
+    if (status == GP_OK && summed) status = add_checksum(&its, items, count, summed, err);
     if (status == GP_OK) status = gp_file_begin(path, &writer->file, err);
     if (status == GP_OK) status = gp_file_add(writer->file, its.text, its.bytes, err);
     free(its.text);
@@ -181,7 +187,7 @@ static gp_status begin(const char *path, const gp_safetensors_item *items, size_
 
 gp_status gp_safetensors_begin(const char *path, const gp_safetensors_item *items, size_t count,
                                const char *const *metadata, gp_safetensors_writer **out, gp_error *err) {
-    return begin(path, items, count, metadata, false, out, err);
+    return begin(path, items, count, metadata, NULL, out, err);
 }
 
 gp_status gp_safetensors_add(gp_safetensors_writer *writer, const void *data, size_t bytes, gp_error *err) {
@@ -201,22 +207,46 @@ gp_status gp_safetensors_end(gp_safetensors_writer **writer, gp_status status, g
 }
 
 static gp_status write_file(const char *path, const gp_safetensors_item *items, size_t count,
-                            const char *const *metadata, bool summed, gp_error *err) {
+                            const char *const *metadata, bool summed, const gp_safetensors_source *source,
+                            gp_error *err) {
     gp_safetensors_writer *writer = NULL;
-    gp_status status = begin(path, items, count, metadata, summed, &writer, err);
+    const void *data = NULL;
     size_t bytes = 0;
+    gp_status status = begin(path, items, count, metadata, summed ? source : NULL, &writer, err);
     if (status != GP_OK) return status;
-    for (size_t i = 0; i < count && status == GP_OK; i++)
-        if (item_bytes(&items[i], &bytes)) status = gp_safetensors_add(writer, items[i].data, bytes, err);
+    for (size_t i = 0; i < count && status == GP_OK; i++) {
+        status = source->get(source->context, i, &data, err);
+        if (status == GP_OK && item_bytes(&items[i], &bytes)) status = gp_safetensors_add(writer, data, bytes, err);
+    }
     return gp_safetensors_end(&writer, status, err);
+}
+
+static gp_status get_own(void *context, size_t index, const void **data, gp_error *err) {
+    const gp_safetensors_item *const *items = context;
+    (void)err;
+    *data = (*items)[index].data;
+    return GP_OK;
 }
 
 gp_status gp_safetensors_write(const char *path, const gp_safetensors_item *items, size_t count,
                                const char *const *metadata, gp_error *err) {
-    return write_file(path, items, count, metadata, false, err);
+    const gp_safetensors_source own = {get_own, &items};
+    return write_file(path, items, count, metadata, false, &own, err);
 }
 
 gp_status gp_safetensors_write_summed(const char *path, const gp_safetensors_item *items, size_t count,
                                       const char *const *metadata, gp_error *err) {
-    return write_file(path, items, count, metadata, true, err);
+    const gp_safetensors_source own = {get_own, &items};
+    return write_file(path, items, count, metadata, true, &own, err);
+}
+
+gp_status gp_safetensors_write_from(const char *path, const gp_safetensors_item *items, size_t count,
+                                    const char *const *metadata, const gp_safetensors_source *source, gp_error *err) {
+    return write_file(path, items, count, metadata, false, source, err);
+}
+
+gp_status gp_safetensors_write_summed_from(const char *path, const gp_safetensors_item *items, size_t count,
+                                           const char *const *metadata, const gp_safetensors_source *source,
+                                           gp_error *err) {
+    return write_file(path, items, count, metadata, true, source, err);
 }

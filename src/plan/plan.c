@@ -140,6 +140,13 @@ static gp_status find_ops(const gp_plan *plan, stage_ops **out, gp_error *err) {
     return GP_OK;
 }
 
+/* Whether the backward pass may have the updates: nothing adds up gradients or looks at them, and the loss is known
+ * before. A device that updates many parameters in one launch keeps them for that. */
+static bool consumes_gradients(const gp_plan *plan, const gp_stage_request *request) {
+    return request->trains && !request->repeats && !request->any_split && plan->stages->count == 1 &&
+           !plan->stages->norms && !plan->devices[0].kind->run_many;
+}
+
 /* What all stages have in common. `sizes` has room for two of each mini-batch. */
 static gp_stage_request describe(gp_plan *plan, const gp_plan_request *request, const stage_ops *ops,
                                  gp_micro_size *sizes) {
@@ -165,6 +172,7 @@ static gp_stage_request describe(gp_plan *plan, const gp_plan_request *request, 
         mini->last_sized = add_size(&its, sizes, mini->last, mini->training);
         mini->piece_sized = mini->pieces > 1 ? add_size(&its, sizes, mini->piece, mini->training) : mini->last_sized;
     }
+    its.consumes = consumes_gradients(plan, &its);
     return its;
 }
 

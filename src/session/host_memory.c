@@ -89,6 +89,13 @@ static size_t prediction_bytes(const gp_session *session) {
     return gp_size_times(bytes, shape.rank < 3 ? 1 : 2);
 }
 
+/* Whether a copy of the state is taken: for a snapshot that is written beside the run, or to go from one configuration
+ * to the next. All other files are written parameter by parameter. */
+static bool copies_state(const gp_session *session) {
+    const gp_every *every = &session->config->train.save_every;
+    return every->time.count > 0 || every->minutes > 0 || session->whole->change_count > 0;
+}
+
 /* A prediction reads a file of weights and writes one tensor; a run writes all that it is. */
 static void plan_state(const gp_session *session, gp_host_memory *out) {
     const gp_plan *plan = session->plan;
@@ -97,7 +104,7 @@ static void plan_state(const gp_session *session, gp_host_memory *out) {
     if (session->options.weights) {
         out->bytes[GP_HOST_PREDICTION] = prediction_bytes(session);
     } else {
-        out->bytes[GP_HOST_STATE] = gp_state_bytes(plan);
+        if (copies_state(session)) out->bytes[GP_HOST_STATE] = gp_state_bytes(plan);
         tensors *= 1 + (size_t)plan->update.states;
     }
     out->bytes[GP_HOST_HEADERS] = gp_size_times(tensors, HEADER_ENTRY);
@@ -257,7 +264,7 @@ static const char *advice_for(int kind) {
     case GP_HOST_READING: return "lower data.threads";
     case GP_HOST_RECORDS: return "trace fewer steps (--trace-steps), or lower pipeline.micro_batches";
     case GP_HOST_RUN: return "lower pipeline.micro_batches";
-    case GP_HOST_STATE:
+    case GP_HOST_STATE: return "leave out train.save_every";
     case GP_HOST_PARAMETER:
     case GP_HOST_BOUND:
     case GP_HOST_LIBRARIES:

@@ -24,9 +24,9 @@ typedef struct gp_session gp_session; /* session/session.h */
     X(ORDER, "data, shuffled order", "shuffled_order")                                                                 \
     X(READING, "data, samples while they are read", "reading")                                                         \
     X(SOURCES, "data, inflated files and tables", "sources")                                                           \
-    X(STATE, "copy of the run's state, for its files", "state_copy")                                                   \
+    X(STATE, "copy of the run's state, for snapshots", "state_copy")                                                   \
     X(PREDICTION, "predictions of a mini-batch", "prediction")                                                         \
-    X(PARAMETER, "largest parameter, while it is loaded", "parameter")                                                 \
+    X(PARAMETER, "largest parameter, for reading and writing", "parameter")                                            \
     X(RECORDS, "records for the report and timeline", "records")                                                       \
     X(RUN, "signals and events between workers", "signals")                                                            \
     X(BOUND, "bound ops of workers, est.", "bound")                                                                    \

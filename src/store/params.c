@@ -9,9 +9,8 @@ static size_t bytes_of(const gp_plan *plan, const gp_tensor_copy *copy) {
     return gp_stage_plan_param(&plan->stage[stage], copy->param)->bytes;
 }
 
-/* Places copies from `first` on in the buffer, as many as fit; returns where the next group begins. */
-static int place_group(const gp_plan *plan, gp_tensor_copy *copies, int first, int count, char *buffer, size_t room) {
-    size_t used = 0;
+int gp_params_group(const gp_plan *plan, gp_tensor_copy *copies, int first, int count, char *buffer) {
+    size_t room = gp_run_largest_param(plan), used = 0;
     int next = first;
     for (size_t bytes; next < count && (bytes = bytes_of(plan, &copies[next])) <= room - used; next++) {
         copies[next].host = buffer + used;
@@ -29,12 +28,11 @@ static gp_status visit_group(const gp_plan *plan, const gp_tensor_copy *copies, 
 
 static gp_status copy_groups(gp_run *run, const gp_plan *plan, bool write, gp_tensor_copy *copies, int count,
                              gp_params_visit visit, void *context, gp_error *err) {
-    size_t room = gp_run_largest_param(plan);
     void *buffer = NULL;
-    GP_RETURN_IF_FAILED(gp_new_array(&buffer, 1, room, err));
+    GP_RETURN_IF_FAILED(gp_new_array(&buffer, 1, gp_run_largest_param(plan), err));
     gp_status status = GP_OK;
     for (int first = 0, next; first < count && status == GP_OK; first = next) {
-        next = place_group(plan, copies, first, count, buffer, room);
+        next = gp_params_group(plan, copies, first, count, buffer);
         if (!write) status = gp_run_read(run, &copies[first], next - first, err);
         if (status == GP_OK) status = visit_group(plan, copies, first, next, visit, context, err);
         if (status == GP_OK && write) status = gp_run_write(run, &copies[first], next - first, err);

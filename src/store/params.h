@@ -10,6 +10,10 @@
  * written. A failure ends the whole. */
 typedef gp_status (*gp_params_visit)(void *context, int index, void *host, size_t bytes, gp_error *err);
 
+/* Gives places in a buffer of gp_run_largest_param bytes to copies from `first` on, as many as fit; returns the index
+ * after them. */
+int gp_params_group(const gp_plan *plan, gp_tensor_copy *copies, int first, int count, char *buffer);
+
 /* All parameters, in the order of the graph. */
 GP_MUST_USE gp_status gp_params_read(gp_run *run, const gp_plan *plan, gp_params_visit visit, void *context,
                                      gp_error *err);

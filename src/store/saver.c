@@ -12,18 +12,21 @@
 #include "base/replace.h"
 #include "base/sync.h"
 #include "store/folder.h"
+#include "store/state_stream.h"
 
 struct gp_saver {
     /* Constant once the thread runs. */
-    gp_state_layout layout; /* with places in `block` */
     char *folder, *config;
     int64_t keep;
     gp_saver_sizes sizes;
     bool started;
     pthread_t thread;
 
+    char *buffer; /* the trainer's thread's: the largest parameter; NULL: not yet */
+
     /* The thread's while `busy`, else the caller's. */
-    char *block;
+    gp_state_layout layout; /* with places in `block`, if there is one */
+    char *block;            /* a copy of the state; NULL: there is none */
     gp_reached reached;
 
     pthread_mutex_t lock;
@@ -68,18 +71,25 @@ void gp_saver_tidy(gp_saver *saver, int64_t newest) {
 }
 
 static gp_status write_items(const gp_saver *saver, const gp_safetensors_item *items, size_t count,
-                             const gp_reached *reached, gp_error *err) {
+                             const gp_safetensors_source *source, const gp_reached *reached, gp_error *err) {
     const gp_path path = gp_snapshot_path(saver->folder, reached->step);
     GP_RETURN_IF_FAILED(check_entry(saver, "snapshots", err));
     GP_RETURN_IF_FAILED(make_folder(saver, err));
     GP_RETURN_IF_FAILED(sync_metrics(saver, err));
-    return gp_snapshot_write(path.text, items, count, reached, saver->config, err);
+    return gp_snapshot_write(path.text, items, count, source, reached, saver->config, err);
 }
 
-static gp_status write_snapshot(const gp_saver *saver, gp_error *err) {
-    GP_RETURN_IF_FAILED(write_items(saver, saver->layout.items, (size_t)saver->layout.count, &saver->reached, err));
+/* `source`: NULL: from the copy. */
+static gp_status write_snapshot(const gp_saver *saver, const gp_safetensors_source *source, gp_error *err) {
+    GP_RETURN_IF_FAILED(
+        write_items(saver, saver->layout.items, (size_t)saver->layout.count, source, &saver->reached, err));
     remove_old(saver, saver->reached.step, true);
     return GP_OK;
+}
+
+static void drop_copy(gp_saver *saver) {
+    free(saver->block);
+    saver->block = NULL;
 }
 
 static void *work(void *argument) {
@@ -90,7 +100,8 @@ static void *work(void *argument) {
         if (!saver->busy) break;
         pthread_mutex_unlock(&saver->lock);
         gp_error failure = {0};
-        (void)write_snapshot(saver, &failure);
+        (void)write_snapshot(saver, NULL, &failure);
+        drop_copy(saver);
         pthread_mutex_lock(&saver->lock);
         saver->failure = failure;
         saver->busy = false;
@@ -108,13 +119,14 @@ static gp_status start(gp_saver *saver, gp_error *err) {
 }
 
 /* Every page is touched now, so that no later step finds the memory gone. */
-static gp_status reserve(gp_saver *saver, gp_error *err) {
-    size_t bytes = saver->layout.bytes ? saver->layout.bytes : GP_ALIGNMENT;
-    void *block = NULL;
+gp_status gp_saver_reserve(gp_saver *saver, gp_error *err) {
+    size_t bytes = gp_run_largest_param(saver->layout.plan);
+    void *buffer = NULL;
     char text[32];
-    if (posix_memalign(&block, GP_ALIGNMENT, bytes) != 0)
-        return gp_fail(err, GP_MEMORY, "out of memory: %s for copies of the run's state", gp_bytes_text(text, bytes));
-    saver->block = memset(block, 0, bytes);
+    if (saver->buffer) return GP_OK;
+    if (posix_memalign(&buffer, GP_ALIGNMENT, bytes ? bytes : GP_ALIGNMENT) != 0)
+        return gp_fail(err, GP_MEMORY, "out of memory: %s to write the run's files from", gp_bytes_text(text, bytes));
+    saver->buffer = memset(buffer, 0, bytes);
     return GP_OK;
 }
 
@@ -140,8 +152,6 @@ static gp_status prepare(gp_saver *saver, const gp_plan *plan, const char *folde
     GP_RETURN_IF_FAILED(gp_state_layout_init(&saver->layout, plan, err));
     GP_RETURN_IF_FAILED(gp_copy_text(&saver->folder, folder, err));
     GP_RETURN_IF_FAILED(gp_copy_text(&saver->config, config, err));
-    GP_RETURN_IF_FAILED(reserve(saver, err));
-    gp_state_layout_place(&saver->layout, saver->block);
     GP_RETURN_IF_FAILED(check_possible(saver, err));
     return start(saver, err);
 }
@@ -175,6 +185,7 @@ void gp_saver_destroy(gp_saver **saver) {
     pthread_mutex_destroy(&it->lock);
     gp_state_layout_fini(&it->layout);
     free(it->block);
+    free(it->buffer);
     free(it->folder);
     free(it->config);
     free(it);
@@ -201,21 +212,70 @@ gp_status gp_saver_poll(gp_saver *saver, gp_error *err) {
     return status;
 }
 
-/* Into the block, the first `count` of them. They must be finite. */
-static gp_status copy_tensors(gp_saver *saver, gp_run *run, int count, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_run_read(run, saver->layout.copies, count, err));
-    return gp_state_check_finite(&saver->layout, count, err);
+/* Into the block. *taken is false if there is no memory for it. */
+static gp_status copy_state(gp_saver *saver, gp_run *run, bool *taken, gp_error *err) {
+    size_t bytes = saver->layout.bytes ? saver->layout.bytes : GP_ALIGNMENT;
+    void *block = NULL;
+    *taken = posix_memalign(&block, GP_ALIGNMENT, bytes) == 0;
+    if (!*taken) return GP_OK;
+    saver->block = block;
+    gp_state_layout_place(&saver->layout, saver->block);
+    gp_status status = gp_run_read(run, saver->layout.copies, saver->layout.count, err);
+    if (status == GP_OK) status = gp_state_check_finite(&saver->layout, saver->layout.count, err);
+    if (status != GP_OK) drop_copy(saver);
+    return status;
+}
+
+static gp_state_stream stream_of(gp_saver *saver, gp_run *run) {
+    return (gp_state_stream){.run = run, .layout = &saver->layout, .buffer = saver->buffer};
+}
+
+/* The first `count` tensors must be finite before anything is written. */
+static gp_status open_stream(gp_saver *saver, gp_run *run, int count, gp_state_stream *out, gp_error *err) {
+    wait_until_idle(saver);
+    GP_RETURN_IF_FAILED(gp_saver_reserve(saver, err));
+    *out = stream_of(saver, run);
+    return gp_state_stream_check(out, count, err);
 }
 
 gp_status gp_saver_check(gp_saver *saver, gp_run *run, gp_error *err) {
-    wait_until_idle(saver);
-    return copy_tensors(saver, run, saver->layout.count, err);
+    gp_state_stream stream;
+    return open_stream(saver, run, saver->layout.count, &stream, err);
 }
 
-gp_status gp_saver_snapshot(gp_saver *saver, gp_run *run, const gp_reached *reached, gp_error *err) {
+gp_status gp_saver_take(gp_saver *saver, gp_run *run, gp_error *err) {
+    char text[32];
+    bool taken;
     wait_until_idle(saver);
-    GP_RETURN_IF_FAILED(copy_tensors(saver, run, saver->layout.count, err));
+    GP_RETURN_IF_FAILED(copy_state(saver, run, &taken, err));
+    if (taken) return GP_OK;
+    return gp_fail(err, GP_MEMORY, "out of memory: %s for a copy of the run's state",
+                   gp_bytes_text(text, saver->layout.bytes));
+}
+
+/* Writes in the calling thread. A failure of the run is returned; one of the file is kept for gp_saver_wait. */
+static gp_status write_now(gp_saver *saver, gp_run *run, gp_error *err) {
+    gp_state_stream stream;
+    gp_error failure = {0};
+    GP_RETURN_IF_FAILED(open_stream(saver, run, saver->layout.count, &stream, err));
+    const gp_safetensors_source source = gp_state_stream_source(&stream);
+    gp_status status = write_snapshot(saver, &source, &failure);
+    if (status != GP_OK && stream.failed) {
+        if (err) *err = failure;
+        return status;
+    }
+    pthread_mutex_lock(&saver->lock);
+    saver->failure = failure;
+    pthread_mutex_unlock(&saver->lock);
+    return GP_OK;
+}
+
+gp_status gp_saver_snapshot(gp_saver *saver, gp_run *run, const gp_reached *reached, bool beside, gp_error *err) {
+    bool taken = false;
+    wait_until_idle(saver);
     saver->reached = *reached;
+    if (beside) GP_RETURN_IF_FAILED(copy_state(saver, run, &taken, err));
+    if (!taken) return write_now(saver, run, err);
     pthread_mutex_lock(&saver->lock);
     saver->busy = true;
     pthread_cond_broadcast(&saver->change);
@@ -247,36 +307,53 @@ static size_t tensor_bytes(const gp_safetensors *file, size_t index) {
     return (size_t)(tensor->end - tensor->begin);
 }
 
-static gp_status read_item(const gp_safetensors *file, size_t index, char *to, gp_safetensors_item *item,
-                           gp_error *err) {
-    const gp_safetensor *tensor = gp_safetensors_at(file, index);
-    *item = (gp_safetensors_item){.name = tensor->name, .dtype = tensor->dtype, .rank = tensor->rank, .data = to};
-    memcpy(item->dim, tensor->dim, sizeof item->dim);
-    return gp_safetensors_read(file, tensor, 0, tensor_bytes(file, index), to, err);
+/* A file as a source of tensors. */
+typedef struct old_file {
+    const gp_safetensors *file;
+    char *buffer; /* the largest tensor */
+} old_file;
+
+static gp_status read_old(void *context, size_t index, const void **data, gp_error *err) {
+    const old_file *its = context;
+    *data = its->buffer;
+    return gp_safetensors_read(its->file, gp_safetensors_at(its->file, index), 0, tensor_bytes(its->file, index),
+                               its->buffer, err);
 }
 
-/* The block of copies is large enough, unless the run drops states of the optimizer now. */
+static void describe_items(const gp_safetensors *file, gp_safetensors_item *items) {
+    for (size_t i = 0; i < gp_safetensors_count(file); i++) {
+        const gp_safetensor *tensor = gp_safetensors_at(file, i);
+        items[i] = (gp_safetensors_item){.name = tensor->name, .dtype = tensor->dtype, .rank = tensor->rank};
+        memcpy(items[i].dim, tensor->dim, sizeof items[i].dim);
+    }
+}
+
 gp_status gp_saver_rewrite(gp_saver *saver, const gp_safetensors *file, const gp_reached *reached, gp_error *err) {
-    size_t count = gp_safetensors_count(file), bytes = 0;
+    size_t count = gp_safetensors_count(file), most = 1;
     gp_safetensors_item *items = NULL;
-    char *own = NULL;
+    old_file old = {file, NULL};
     wait_until_idle(saver);
-    for (size_t i = 0; i < count; i++) bytes += tensor_bytes(file, i);
+    for (size_t i = 0; i < count; i++)
+        if (tensor_bytes(file, i) > most) most = tensor_bytes(file, i);
     gp_status status = GP_NEW(&items, count, err);
-    if (status == GP_OK && bytes > saver->layout.bytes) status = GP_NEW(&own, bytes, err);
-    char *to = own ? own : saver->block;
-    for (size_t i = 0; i < count && status == GP_OK; to += tensor_bytes(file, i++))
-        status = read_item(file, i, to, &items[i], err);
-    if (status == GP_OK) status = write_items(saver, items, count, reached, err);
-    free(own);
+    if (status == GP_OK) status = GP_NEW(&old.buffer, most, err);
+    if (status == GP_OK) {
+        const gp_safetensors_source source = {read_old, &old};
+        describe_items(file, items);
+        status = write_items(saver, items, count, &source, reached, err);
+    }
+    free(old.buffer);
     free(items);
     return status;
 }
 
 gp_status gp_saver_model(gp_saver *saver, gp_run *run, const char *name, const char *const *metadata, gp_error *err) {
     const gp_path path = gp_folder_file(saver->folder, name);
+    gp_state_stream stream;
     wait_until_idle(saver);
     GP_RETURN_IF_FAILED(check_entry(saver, name, err));
-    GP_RETURN_IF_FAILED(copy_tensors(saver, run, saver->layout.params, err));
-    return gp_safetensors_write(path.text, saver->layout.items, (size_t)saver->layout.params, metadata, err);
+    GP_RETURN_IF_FAILED(open_stream(saver, run, saver->layout.params, &stream, err));
+    const gp_safetensors_source source = gp_state_stream_source(&stream);
+    return gp_safetensors_write_from(path.text, saver->layout.items, (size_t)saver->layout.params, metadata, &source,
+                                     err);
 }

@@ -102,15 +102,18 @@ static gp_status refuse_values(const gp_state_layout *layout, const gp_tensor_co
                    state, *state ? " of " : "", param->spec.suffix, values);
 }
 
-gp_status gp_state_check_finite(const gp_state_layout *layout, int count, gp_error *err) {
+gp_status gp_state_check_tensor(const gp_state_layout *layout, int index, const void *values, gp_error *err) {
+    const gp_tensor_copy *tensor = &layout->copies[index];
     gp_dtype dtype = layout->plan->types.master;
     char text[GP_NONFINITE_TEXT];
-    for (int i = 0; i < count; i++) {
-        const gp_tensor_copy *tensor = &layout->copies[i];
-        int64_t elements = (int64_t)(find_param(layout->plan, tensor->param)->bytes / gp_dtype_size(dtype));
-        gp_nonfinite found = gp_nonfinite_find(dtype, tensor->host, elements);
-        if (found.count > 0) return refuse_values(layout, tensor, gp_nonfinite_text(text, found, elements), err);
-    }
+    int64_t elements = (int64_t)(find_param(layout->plan, tensor->param)->bytes / gp_dtype_size(dtype));
+    gp_nonfinite found = gp_nonfinite_find(dtype, values, elements);
+    if (found.count == 0) return GP_OK;
+    return refuse_values(layout, tensor, gp_nonfinite_text(text, found, elements), err);
+}
+
+gp_status gp_state_check_finite(const gp_state_layout *layout, int count, gp_error *err) {
+    for (int i = 0; i < count; i++) GP_RETURN_IF_FAILED(gp_state_check_tensor(layout, i, layout->copies[i].host, err));
     return GP_OK;
 }
 
@@ -186,8 +189,9 @@ static const number numbers[] = {INTEGER(step),    INTEGER(epoch),     INTEGER(e
                                  INTEGER(samples), INTEGER(steps),     INTEGER(due)};
 enum { NUMBERS = sizeof numbers / sizeof *numbers, OLDER_NUMBERS = NUMBERS - 3 /* of version 1 */ };
 
-gp_status gp_snapshot_write(const char *path, const gp_safetensors_item *items, size_t count, const gp_reached *reached,
-                            const char *config, gp_error *err) {
+gp_status gp_snapshot_write(const char *path, const gp_safetensors_item *items, size_t count,
+                            const gp_safetensors_source *source, const gp_reached *reached, const char *config,
+                            gp_error *err) {
     char texts[NUMBERS][NUMBER_TEXT];
     const char *metadata[2 * (NUMBERS + 4) + 1] = {
         "format", "pt", "snapshot", version, "config", config, "file", reached->file_text ? reached->file_text : ""};
@@ -203,6 +207,7 @@ gp_status gp_snapshot_write(const char *path, const gp_safetensors_item *items, 
     struct stat about;
     if (lstat(path, &about) == 0 && S_ISLNK(about.st_mode) && unlink(path) != 0)
         return gp_fail(err, GP_IO, "%s: is a link that cannot be removed: %s", path, strerror(errno));
+    if (source) return gp_safetensors_write_summed_from(path, items, count, metadata, source, err);
     return gp_safetensors_write_summed(path, items, count, metadata, err);
 }
 

@@ -51,15 +51,21 @@ size_t gp_state_bytes(const gp_plan *plan);
  * tensor, how much of it. */
 GP_MUST_USE gp_status gp_state_check_finite(const gp_state_layout *layout, int count, gp_error *err);
 
+/* The same of one tensor, whose elements are at `values`. */
+GP_MUST_USE gp_status gp_state_check_tensor(const gp_state_layout *layout, int index, const void *values,
+                                            gp_error *err);
+
 /* <folder>/snapshots/step-00000500.safetensors */
 gp_path gp_snapshot_path(const char *folder, int64_t step);
 /* The steps of the folder's snapshots, newest first; owned by the caller. None where there is no such folder. */
 GP_MUST_USE gp_status gp_snapshot_list(const char *folder, int64_t **steps, int *count, gp_error *err);
 /* Whether a file of that name in `snapshots` is one. */
 bool gp_snapshot_is_name(const char *name);
-/* Writes one; a link of that name is replaced, and what it leads to stays. `items`: of a gp_state_layout. */
+/* Writes one; a link of that name is replaced, and what it leads to stays. `items`: of a gp_state_layout. `source`:
+ * where their data come from; NULL: the items have them. */
 GP_MUST_USE gp_status gp_snapshot_write(const char *path, const gp_safetensors_item *items, size_t count,
-                                        const gp_reached *reached, const char *config, gp_error *err);
+                                        const gp_safetensors_source *source, const gp_reached *reached,
+                                        const char *config, gp_error *err);
 
 /* Whether one can be written at all: there are bounds for its tensors and its header. *bytes: its size at most. */
 GP_MUST_USE gp_status gp_snapshot_can_be(const char *path, const gp_safetensors_item *items, size_t count,

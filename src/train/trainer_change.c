@@ -4,12 +4,12 @@
 
 #include "train/trainer_internal.h"
 
-/* A second copy of the state is not planned for: the saver's own carries it over. */
+/* The saver carries a copy of the state over. It is planned for, and the loaders' memory is free by then. */
 static gp_status take_state(gp_trainer *t, gp_error *err) {
     gp_loader_destroy(&t->training);
     gp_loader_destroy(&t->evaluation);
     t->weights = false; /* nothing can save them */
-    return gp_saver_check(t->saver, t->run, err);
+    return gp_saver_take(t->saver, t->run, err);
 }
 
 /* What else ends with the configuration. */

@@ -42,12 +42,13 @@ gp_status gp_trainer_refuse_state(gp_trainer *t, gp_error *err) {
                    t->reached.step, cause.text);
 }
 
-static gp_status save(gp_trainer *t, gp_error *err) {
+/* `beside`: the run goes on while the file is written. */
+static gp_status save(gp_trainer *t, bool beside, gp_error *err) {
     t->reached.samples = taken_samples(t);
     t->reached.steps = t->session->steps;
     t->reached.due = evaluation_is_missing(t);
     t->reached.file_text = t->session->whole->file_text;
-    if (gp_saver_snapshot(t->saver, t->run, &t->reached, err) != GP_OK) return gp_trainer_refuse_state(t, err);
+    if (gp_saver_snapshot(t->saver, t->run, &t->reached, beside, err) != GP_OK) return gp_trainer_refuse_state(t, err);
     t->saved = t->reached.step;
     t->saved_at = gp_now();
     return GP_OK;
@@ -63,7 +64,7 @@ gp_status gp_trainer_save(gp_trainer *t, gp_error *err) {
     say_failure(t, gp_saver_poll(t->saver, &failure), &failure);
     if (t->under_way.step > 0 || !gp_trainer_saves(t, t->reached.step)) return GP_OK;
     say_failure(t, gp_saver_wait(t->saver, &failure), &failure);
-    return save(t, err);
+    return save(t, true, err);
 }
 
 gp_status gp_trainer_save_now(gp_trainer *t, gp_error *err) {
@@ -71,6 +72,6 @@ gp_status gp_trainer_save_now(gp_trainer *t, gp_error *err) {
     gp_status before = gp_saver_wait(t->saver, &failure);
     if (before == GP_OK && t->saved == t->reached.step) return GP_OK;
     if (t->saved != t->reached.step) say_failure(t, before, &failure);
-    GP_RETURN_IF_FAILED(save(t, err));
+    GP_RETURN_IF_FAILED(save(t, false, err));
     return gp_saver_wait(t->saver, err);
 }

@@ -244,6 +244,7 @@ gp_status gp_trainer_open(gp_trainer *t, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_saver_give(t->saver, t->run, session->plan, err));
     gp_saver_destroy(&t->saver);
     GP_RETURN_IF_FAILED(start_saver(t, err));
+    GP_RETURN_IF_FAILED(gp_saver_reserve(t->saver, err));
     return create_loaders(t, t->reached.step, err);
 }
 
@@ -254,6 +255,7 @@ gp_status gp_trainer_start(gp_trainer *t, gp_error *err) {
     remove_stale(t);
     GP_RETURN_IF_FAILED(check_disk(t, err));
     GP_RETURN_IF_FAILED(t->options->resume ? go_on(t, t->options->resume, err) : begin(t, err));
+    GP_RETURN_IF_FAILED(gp_saver_reserve(t->saver, err)); /* now that the buffer for loading is free */
     if (t->session->plan->pin && !gp_run_is_pinned(t->run))
         gp_progress_warn(&t->progress,
                          "pipeline.pin: this process may not use a processor for each of its %d threads "

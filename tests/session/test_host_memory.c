@@ -37,7 +37,7 @@ static void a_run_takes_what_it_reserves(void **state) {
     assert_int_equal(host->bytes[GP_HOST_READING],
                      3 * (gp_dataset_scratch(session->train) + gp_dataset_scratch(session->eval)));
     assert_int_equal(host->bytes[GP_HOST_SOURCES], gp_dataset_held(session->train) + gp_dataset_held(session->eval));
-    assert_int_equal(host->bytes[GP_HOST_STATE], gp_state_bytes(plan));
+    assert_int_equal(host->bytes[GP_HOST_STATE], 0); /* it takes no snapshot beside its steps */
     assert_int_equal(host->bytes[GP_HOST_PREDICTION], 0);
     assert_int_equal(host->bytes[GP_HOST_PARAMETER], 8 * 8 * 9 * sizeof(float));
     assert_int_equal(host->bytes[GP_HOST_PINNED], 0);
@@ -48,6 +48,18 @@ static void a_run_takes_what_it_reserves(void **state) {
     assert_int_equal(host->planned, sum_of(host));
     assert_int_equal(host->program, 0); /* not measured yet */
     gp_session_close(&session);
+}
+
+/* For a snapshot that is written while the run goes on, and from one configuration to the next. */
+static void a_copy_of_the_state_is_planned_where_one_is_taken(void **state) {
+    (void)state;
+    static const char *const taking[] = {"train.save_every=1", "train.save_every=1 minutes",
+                                         "changes={2: {optimizer.sgd.lr: 0.01}}"};
+    for (size_t i = 0; i < sizeof taking / sizeof *taking; i++) {
+        gp_session *session = fixture_session(FIXTURE_CHANGES(taking[i]));
+        assert_int_equal(session->host.bytes[GP_HOST_STATE], gp_state_bytes(session->plan));
+        gp_session_close(&session);
+    }
 }
 
 static void what_a_run_lacks_takes_nothing(void **state) {
@@ -166,12 +178,12 @@ static void what_is_refused_says_by_which_limit(void **state) {
     expect(machine_of(124 * MIB, none, none), NULL);
     expect(machine_of(124 * MIB - 1, none, none),
            "the run needs 74.0 MiB more memory (data, training: 60.0 MiB; arenas of CPU workers: 10.0 MiB; "
-           "copy of the run's state, for its files: 3.00 MiB), but the machine's memory, 124.0 MiB in all, has 74.0 "
+           "copy of the run's state, for snapshots: 3.00 MiB), but the machine's memory, 124.0 MiB in all, has 74.0 "
            "MiB left; lower data.batch");
     expect(machine_of(none, 124 * MIB, none), NULL);
     expect(machine_of(110 * MIB, 100 * MIB, none),
            "the run needs 74.0 MiB more memory (data, training: 60.0 MiB; arenas of CPU workers: 10.0 MiB; "
-           "copy of the run's state, for its files: 3.00 MiB), but the control group's memory (cgroup), 100.0 MiB in "
+           "copy of the run's state, for snapshots: 3.00 MiB), but the control group's memory (cgroup), 100.0 MiB in "
            "all, has "
            "50.0 MiB left; lower data.batch");
     expect(machine_of(none, none, 305 * MIB), NULL);
@@ -200,7 +212,7 @@ static void the_advice_is_for_the_largest_kind(void **state) {
     expect_advice(GP_HOST_ORDER, " left; set data.shuffle: false, which needs none of it");
     expect_advice(GP_HOST_READING, " left; lower data.threads");
     expect_advice(GP_HOST_RECORDS, " left; trace fewer steps (--trace-steps), or lower pipeline.micro_batches");
-    expect_advice(GP_HOST_STATE, " left; use a smaller model");
+    expect_advice(GP_HOST_STATE, " left; leave out train.save_every");
     expect_advice(GP_HOST_PARAMETER, " left; use a smaller model");
     expect_advice(GP_HOST_THREADS, " left; use fewer threads or smaller stacks (ulimit -s)");
 }
@@ -271,7 +283,8 @@ static void a_peak_that_is_not_known_is_none(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_takes_what_it_reserves),         cmocka_unit_test(what_a_run_lacks_takes_nothing),
+        cmocka_unit_test(a_run_takes_what_it_reserves),         cmocka_unit_test(a_copy_of_the_state_is_planned_where_one_is_taken),
+        cmocka_unit_test(what_a_run_lacks_takes_nothing),
         cmocka_unit_test(each_loader_has_the_size_of_its_data), cmocka_unit_test(a_timeline_is_planned),
         cmocka_unit_test(a_prediction_holds_a_mini_batch),      cmocka_unit_test(what_is_refused_says_by_which_limit),
         cmocka_unit_test(the_advice_is_for_the_largest_kind),   cmocka_unit_test(no_size_is_too_large),
