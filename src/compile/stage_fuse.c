@@ -9,67 +9,16 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "compile/stage_things.h"
-
-/* Of a thing, by the ops of one list. */
-typedef struct thing_uses {
-    int writer; /* the last one */
-    int writes, reads;
-    bool elsewhere; /* read by others than the list's ops */
-} thing_uses;
+#include "compile/stage_uses.h"
 
 typedef struct fuser {
     gp_stage_compiler *compiler;
     gp_staged_list *list;
-    thing_uses *uses; /* [thing] */
-    bool *gone;       /* [op of the list] */
+    gp_thing_uses *uses; /* [thing] */
+    bool *gone;          /* [op of the list] */
 } fuser;
 
 enum { NONE = -1 };
-
-static void count_uses(const fuser *f) {
-    for (size_t o = 0; o < f->list->count; o++) {
-        const gp_staged_op *op = &f->list->items[o];
-        for (int i = 0; i < GP_MAX_OPERANDS; i++) {
-            if (op->operand[i].thing < 0) continue;
-            thing_uses *its = &f->uses[op->operand[i].thing];
-            if (gp_op_reads(op->prepared->desc.kind, i)) its->reads++;
-            if (!gp_op_writes(op->prepared->desc.kind, i)) continue;
-            its->writer = (int)o;
-            its->writes++;
-        }
-    }
-}
-
-static void mark_elsewhere(const fuser *f) {
-    const gp_stage_compiler *c = f->compiler;
-    for (size_t i = 0; i < c->stage->gives.count; i++)
-        f->uses[gp_compiler_value(c, c->stage->gives.items[i])].elsewhere = true;
-    for (int n = 0; n < c->stage->node_count && f->list == &c->forward; n++)
-        if (gp_compiler_keeps(c, c->stage->first_node + n)) f->uses[gp_compiler_output(c, n)].elsewhere = true;
-    for (size_t o = 0; o < c->backward.count && f->list == &c->forward; o++) {
-        for (int i = 0; i < GP_MAX_OPERANDS; i++) {
-            int thing = c->backward.items[o].operand[i].thing;
-            if (thing >= 0) f->uses[thing].elsewhere = true;
-        }
-    }
-}
-
-/* Whether an operand is all of a thing. */
-static bool is_whole(const fuser *f, const gp_staged_op *op, int operand) {
-    const gp_staged_operand *it = &op->operand[operand];
-    return it->thing >= 0 && it->first == 0 &&
-           op->prepared->operand[operand].bytes == f->compiler->things[it->thing].bytes;
-}
-
-static bool is_a(const gp_staged_op *op, gp_op_kind kind) {
-    return op->prepared->desc.kind == kind;
-}
-
-static bool same_address(const gp_staged_operand *a, const gp_staged_operand *b) {
-    return a->thing == b->thing && a->first == b->first && a->fixed.area == b->fixed.area &&
-           a->fixed.offset == b->fixed.offset && a->fixed.per_micro == b->fixed.per_micro;
-}
 
 static gp_staged_op like(const gp_staged_op *op) {
     gp_staged_op whole = gp_staged_new(op->node);
@@ -96,8 +45,8 @@ static gp_status prepare(const fuser *f, const gp_op_desc *desc, gp_staged_op *w
 
 /* The op that makes what operand `operand` reads, where nobody else reads it. */
 static int only_maker(const fuser *f, const gp_staged_op *op, int operand) {
-    if (!is_whole(f, op, operand)) return NONE;
-    const thing_uses *its = &f->uses[op->operand[operand].thing];
+    if (!gp_staged_is_whole(f->compiler, op, operand)) return NONE;
+    const gp_thing_uses *its = &f->uses[op->operand[operand].thing];
     if (its->writes != 1 || its->reads != 1 || its->elsewhere || f->gone[its->writer]) return NONE;
     return its->writer;
 }
@@ -114,23 +63,24 @@ typedef struct group {
 /* Its parts must be such that each can do its work in the place of the result (gp_part). */
 static bool find_group(const fuser *f, int relu, group *out) {
     const gp_staged_op *ops = f->list->items;
-    if (!is_a(&ops[relu], GP_OP_RELU_FORWARD) || !in_place(&ops[relu], GP_RELU_FORWARD_Y, GP_RELU_FORWARD_X))
+    if (!gp_staged_is_a(&ops[relu], GP_OP_RELU_FORWARD) || !in_place(&ops[relu], GP_RELU_FORWARD_Y, GP_RELU_FORWARD_X))
         return false;
     int before = only_maker(f, &ops[relu], GP_RELU_FORWARD_X);
     *out = (group){before, NONE, relu, NONE};
     if (before == NONE) return false;
-    if (is_a(&ops[before], GP_OP_ADD)) {
+    if (gp_staged_is_a(&ops[before], GP_OP_ADD)) {
         out->add = before;
         out->norm = NONE;
         for (int side = GP_ADD_A; side <= GP_ADD_B && out->norm == NONE; side++) {
             int maker = only_maker(f, &ops[before], side);
-            if (maker == NONE || !is_a(&ops[maker], GP_OP_NORM_APPLY) || !in_place(&ops[before], GP_ADD_Y, side))
+            if (maker == NONE || !gp_staged_is_a(&ops[maker], GP_OP_NORM_APPLY) ||
+                !in_place(&ops[before], GP_ADD_Y, side))
                 continue;
             out->norm = maker;
             out->side = side;
         }
     }
-    return out->norm != NONE && is_a(&ops[out->norm], GP_OP_NORM_APPLY) &&
+    return out->norm != NONE && gp_staged_is_a(&ops[out->norm], GP_OP_NORM_APPLY) &&
            in_place(&ops[out->norm], GP_NORM_APPLY_Y, GP_NORM_APPLY_X);
 }
 
@@ -142,7 +92,7 @@ _Static_assert((int)GP_NORM_APPLY_RELU_X == (int)GP_NORM_APPLY_X &&
 static int8_t place_of(const gp_staged_op *whole, const gp_staged_operand *operand) {
     if (operand->thing == NONE && operand->fixed.area == GP_AREA_NONE) return NONE;
     for (int i = 0; i < GP_NORM_APPLY_RELU_Y; i++)
-        if (same_address(&whole->operand[i], operand)) return (int8_t)i;
+        if (gp_staged_same_address(&whole->operand[i], operand)) return (int8_t)i;
     return GP_NORM_APPLY_RELU_Y;
 }
 
@@ -183,7 +133,8 @@ static gp_status fuse_forward(const fuser *f, int relu, gp_error *err) {
 static int find_reader(const fuser *f, int from, gp_op_kind kind, int operand, int thing) {
     for (size_t o = (size_t)from; o < f->list->count; o++) {
         const gp_staged_op *op = &f->list->items[o];
-        if (!f->gone[o] && is_a(op, kind) && op->operand[operand].thing == thing && is_whole(f, op, operand))
+        if (!f->gone[o] && gp_staged_is_a(op, kind) && op->operand[operand].thing == thing &&
+            gp_staged_is_whole(f->compiler, op, operand))
             return (int)o;
     }
     return NONE;
@@ -194,14 +145,16 @@ static const gp_staged_op *find_made_from(const fuser *f, int y, const gp_staged
     const gp_staged_list *forward = &f->compiler->forward;
     for (size_t o = 0; o < forward->count; o++) {
         const gp_staged_op *op = &forward->items[o];
-        if (!is_a(op, GP_OP_NORM_APPLY_RELU) || op->operand[GP_NORM_APPLY_RELU_Y].thing != y) continue;
+        if (!gp_staged_is_a(op, GP_OP_NORM_APPLY_RELU) || op->operand[GP_NORM_APPLY_RELU_Y].thing != y) continue;
         const gp_op_desc *desc = &op->prepared->desc;
         bool same =
             !desc->operand[GP_NORM_APPLY_RELU_ADDEND].present &&
             desc->attributes.norm.eps == reduce->prepared->desc.attributes.norm.eps &&
-            same_address(&op->operand[GP_NORM_APPLY_RELU_X], &reduce->operand[GP_NORM_BACKWARD_REDUCE_X]) &&
-            same_address(&op->operand[GP_NORM_APPLY_RELU_MEAN], &reduce->operand[GP_NORM_BACKWARD_REDUCE_MEAN]) &&
-            same_address(&op->operand[GP_NORM_APPLY_RELU_VARIANCE], &reduce->operand[GP_NORM_BACKWARD_REDUCE_VARIANCE]);
+            gp_staged_same_address(&op->operand[GP_NORM_APPLY_RELU_X], &reduce->operand[GP_NORM_BACKWARD_REDUCE_X]) &&
+            gp_staged_same_address(&op->operand[GP_NORM_APPLY_RELU_MEAN],
+                                   &reduce->operand[GP_NORM_BACKWARD_REDUCE_MEAN]) &&
+            gp_staged_same_address(&op->operand[GP_NORM_APPLY_RELU_VARIANCE],
+                                   &reduce->operand[GP_NORM_BACKWARD_REDUCE_VARIANCE]);
         return same ? op : NULL;
     }
     return NULL;
@@ -286,7 +239,8 @@ static gp_status fuse_shared(const fuser *f, const chain *its, gp_error *err) {
 
 static gp_status fuse_backward(const fuser *f, int relu, gp_error *err) {
     const gp_staged_op *op = &f->list->items[relu];
-    if (!is_a(op, GP_OP_RELU_BACKWARD) || !is_whole(f, op, GP_RELU_BACKWARD_DX)) return GP_OK;
+    if (!gp_staged_is_a(op, GP_OP_RELU_BACKWARD) || !gp_staged_is_whole(f->compiler, op, GP_RELU_BACKWARD_DX))
+        return GP_OK;
     int dz = op->operand[GP_RELU_BACKWARD_DX].thing;
     chain its = {relu, find_reader(f, relu, GP_OP_NORM_BACKWARD_REDUCE, GP_NORM_BACKWARD_REDUCE_DY, dz), NONE};
     if (its.reduce == NONE) return GP_OK;
@@ -301,30 +255,21 @@ static gp_status fuse_backward(const fuser *f, int relu, gp_error *err) {
 
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
 
-static void remove_gone(const fuser *f) {
-    size_t left = 0;
-    for (size_t o = 0; o < f->list->count; o++)
-        if (!f->gone[o]) f->list->items[left++] = f->list->items[o];
-    f->list->count = left;
-}
-
 static gp_status fuse_list(gp_stage_compiler *compiler, gp_staged_list *list, gp_error *err) {
     fuser f = {compiler, list, NULL, NULL};
     gp_status status = GP_NEW(&f.uses, compiler->thing_count, err);
     if (status == GP_OK) status = GP_NEW(&f.gone, list->count, err);
-    if (status == GP_OK) {
-        count_uses(&f);
-        mark_elsewhere(&f);
-    }
+    if (status == GP_OK) gp_thing_uses_find(compiler, list, f.uses);
     for (int o = 0; status == GP_OK && o < (int)list->count; o++)
         if (!f.gone[o]) status = list == &compiler->backward ? fuse_backward(&f, o, err) : fuse_forward(&f, o, err);
-    if (status == GP_OK) remove_gone(&f);
+    if (status == GP_OK) gp_staged_remove(list, f.gone);
     free(f.uses);
     free(f.gone);
     return status;
 }
 
 gp_status gp_compiler_fuse(gp_stage_compiler *compiler, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_compiler_alias(compiler, err));
     GP_RETURN_IF_FAILED(fuse_list(compiler, &compiler->forward, err));
     GP_RETURN_IF_FAILED(fuse_list(compiler, &compiler->evaluate, err));
     return fuse_list(compiler, &compiler->backward, err); /* looks at what the forward has become */

@@ -91,8 +91,9 @@ static const struct {
     /* nothing is trained before it: no gradient of the input */
     {MODEL("batch_norm, relu"), {4}, 1, 1, 0},
     {MODEL("conv: {out: 2, kernel: 1}, batch_norm, gelu"), {5}, 0, 0, 0},
-    /* a copy forward, backward none */
-    {MODEL("conv: {out: 2, kernel: 1}, batch_norm, identity, relu"), {6}, 0, 0, 1},
+    /* a copy that moves nothing, and one that leaves the stage */
+    {MODEL("conv: {out: 2, kernel: 1}, batch_norm, identity, relu"), {6}, 1, 1, 0},
+    {MODEL("conv: {out: 2, kernel: 1}, batch_norm, identity, relu"), {3, 3}, 0, 0, 0},
     /* what the norm makes is used again, on this stage or on the next */
     {MODEL("batch_norm: {name: n}, relu, add: [n, -1]"), {5}, 0, 0, 0},
     {MODEL("batch_norm: {name: n}, relu, add: [n, -1]"), {2, 3}, 0, 0, 0},
