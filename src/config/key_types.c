@@ -186,9 +186,10 @@ static void write_table(FILE *file, const gp_key *key, const void *base) {
     gp_write_table(file, key->table, CONST_VALUE(char));
 }
 
-/* A mapping without a default is said if its first key is. */
+/* A mapping without a default is said if it has a kind, or its first key is. */
 static bool is_table_said(const gp_key *key, const void *base) {
     const gp_key *first = key->table->keys;
+    if (key->table->kinds) return *(const int *)(CONST_VALUE(char) + key->table->kind) != 0;
     return first->type->is_said(first, CONST_VALUE(char));
 }
 

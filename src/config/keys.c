@@ -29,6 +29,8 @@ static gp_status read_value(const gp_key *key, const gp_yaml *node, const gp_key
         snprintf(what, sizeof what, "%s%s%s", at->joint ? at->what : "", at->joint ? at->joint : "", key->name);
         inner.what = what;
     }
+    if (key->refused.why && node->kind == key->refused.kind)
+        return gp_refuse(node->place, inner.what, err, "%s", key->refused.why);
     return key->type->read ? key->type->read(key, node, &inner, base, err) : GP_OK;
 }
 

@@ -97,9 +97,13 @@ struct gp_key {
     const char *const *names; /* values of a choice, by its enum */
     const char *const *later; /* values that a later version will have; may be NULL */
     const gp_key_table *table;
-    size_t place; /* offset of the value's place; 0: none */
-    size_t given; /* offset of a flag that is set if the configuration has the key; 0: none */
-    size_t count; /* offset of the number of entries of a list, which is written if it has any; 0: no list */
+    struct {
+        gp_yaml_kind kind;
+        const char *why; /* NULL: the type has messages of its own */
+    } refused;           /* a form that the value cannot have */
+    size_t place;        /* offset of the value's place; 0: none */
+    size_t given;        /* offset of a flag that is set if the configuration has the key; 0: none */
+    size_t count;        /* offset of the number of entries of a list, which is written if it has any; 0: no list */
     unsigned flags;
     gp_key_change change;
     const char *fixed; /* GP_CHANGE_NEVER: the reason */

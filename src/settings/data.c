@@ -30,23 +30,6 @@ static void write_take(FILE *file, const gp_key *key, const void *base) {
 
 static const gp_key_type take_type = {"`[from, up to]`", read_take, write_take, NULL};
 
-static gp_status read_source(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
-                             gp_error *err) {
-    if (node->kind == GP_YAML_SEQUENCE)
-        return gp_refuse(node->place, at->what, err, "several sources in a list are not available yet");
-    return gp_table_type.read(key, node, at, base, err);
-}
-
-static bool is_source_said(const gp_key *key, const void *base) {
-    return ((const gp_source_config *)((const char *)base + key->offset))->kind != GP_SOURCE_NONE;
-}
-
-static void write_source(FILE *file, const gp_key *key, const void *base) {
-    gp_table_type.write(file, key, base);
-}
-
-static const gp_key_type source_type = {"source", read_source, write_source, is_source_said};
-
 static const gp_key idx_keys[] = {
     {"images", &gp_path_type, AT(images), .example = "images: train-images.gz"},
     {"labels", &gp_path_type, AT(labels), .example = "labels: train-labels.gz"},
@@ -92,28 +75,16 @@ static const gp_key_table train_table = SOURCE_TABLE(beside_train), eval_table =
 #undef AT
 
 #define AT(field) offsetof(gp_data_config, field)
-
-static gp_status read_batch(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
-                            gp_error *err) {
-    if (node->kind == GP_YAML_MAPPING)
-        return gp_fail_at(err, GP_CONFIG, node->place,
-                          "data.batch: needs one number; another size from step 501 on is written as changes: {501: "
-                          "{data.batch: 256}}");
-    return gp_int64_type.read(key, node, at, base, err);
-}
-
-static void write_batch(FILE *file, const gp_key *key, const void *base) {
-    gp_int64_type.write(file, key, base);
-}
-
-static const gp_key_type batch_type = {"integer", read_batch, write_batch, NULL};
+#define NO_LIST   .refused = {GP_YAML_SEQUENCE, "several sources in a list are not available yet"}
 
 static const gp_key data_keys[] = {
-    {"train", &source_type, AT(train), .table = &train_table,
+    {"train", &gp_table_type, AT(train), .table = &train_table, NO_LIST,
      GP_FIXED("an epoch goes through the samples that it began with")},
-    {"eval", &source_type, AT(eval), .table = &eval_table,
+    {"eval", &gp_table_type, AT(eval), .table = &eval_table, NO_LIST,
      GP_FIXED("evaluations before and after the change could not be compared")},
-    {"batch", &batch_type, AT(batch), .integer = {1, INT32_MAX}, .example = "batch: 64", .place = AT(batch_place)},
+    {"batch", &gp_int64_type, AT(batch), .integer = {1, INT32_MAX}, .example = "batch: 64", .place = AT(batch_place),
+     .refused = {GP_YAML_MAPPING,
+                 "needs one number; another size from step 501 on is written as changes: {501: {data.batch: 256}}"}},
     {"shuffle", &gp_boolean_type, AT(shuffle), .unsaid = "true",
      GP_FIXED("the order of samples in an epoch follows from it")},
     {"drop_last", &gp_boolean_type, AT(drop_last), .unsaid = "false"},
