@@ -71,15 +71,6 @@ static void write_header(const gp_report *report) {
     }
 }
 
-static void write_device(const gp_report *report, const gp_device_spec *spec) {
-    if (!spec->kind->on_host)
-        gp_report_format_cell(report->out, 16, "%s:%d", spec->kind->name, spec->index);
-    else if (spec->threads > 1)
-        gp_report_format_cell(report->out, 16, "%s, %d threads", spec->kind->name, spec->threads);
-    else
-        gp_report_cell(report->out, spec->kind->name, 16, false);
-}
-
 /* "conv 0 … relu a" */
 static void write_layers(const gp_report *report, const gp_stage *stage) {
     const gp_graph *graph = report->plan->graph;
@@ -99,7 +90,7 @@ static void write_stage(const gp_report *report, int s) {
     double busy =
         report->expected.seconds > 0 ? report->expected.busy[plan->stage[s].worker] / report->expected.seconds : 0;
     fprintf(report->out, "  %5d  ", s);
-    write_device(report, &plan->devices[plan->stage[s].worker]);
+    gp_report_cell(report->out, gp_report_device(&plan->devices[plan->stage[s].worker]).text, 16, false);
     write_layers(report, &plan->stages->stage[s]);
     gp_report_cell(report->out, gp_report_number(gp_plan_stage_parameters(plan, s)).text, 15, true);
     fprintf(report->out, "%6.0f%%", 100 * busy);
