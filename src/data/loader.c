@@ -342,7 +342,7 @@ static gp_status make_slots(gp_loader *self, gp_error *err) {
 
 static gp_status check_options(const gp_loader *self, gp_error *err) {
     const gp_loader_options *options = &self->options;
-    assert(options->batch >= 1 && options->first_epoch >= 1 && options->skip >= 0 && options->depth >= 1);
+    assert(options->batch >= 1 && options->first_epoch >= 1 && options->depth >= 1);
     assert(options->first_sample >= 0 && options->first_sample < self->count);
     if (self->batches == 0) {
         return gp_fail(err, GP_CONFIG,
@@ -381,8 +381,8 @@ static gp_status start(gp_loader *self, gp_error *err) {
 static void forget(gp_loader *self) {
     for (int i = 0; i < self->memory.slots; i++) reset(&self->slots[i]);
     for (int i = 0; i < self->started; i++) self->readers[i].joins = false;
-    self->filled = self->freed = self->taken = self->options.skip;
-    self->ended = self->options.skip >= self->end;
+    self->filled = self->freed = self->taken = 0;
+    self->ended = self->end == 0;
 }
 
 gp_status gp_loader_create(gp_dataset *dataset, const gp_sample_spec *spec, const gp_loader_options *options,
@@ -398,7 +398,6 @@ gp_status gp_loader_create(gp_dataset *dataset, const gp_sample_spec *spec, cons
     self->head = find_head(options, self->count);
     self->end = find_end(options, self->count);
     self->rests = options->rests;
-    self->next_number = options->skip;
     gp_loader_memory_plan(dataset, spec, options, &self->memory);
     atomic_init(&self->stop, false);
     atomic_init(&self->records, options->records && options->recorded > 0);
@@ -451,14 +450,14 @@ void gp_loader_destroy(gp_loader **loader) {
 gp_status gp_loader_restart(gp_loader *loader, gp_error *err) {
     pthread_mutex_lock(&loader->lock);
     bool ended = loader->ended && loader->error.status == GP_OK && loader->taken == loader->filled;
-    bool fresh = loader->filled == loader->options.skip && !loader->ended;
+    bool fresh = loader->filled == 0 && !loader->ended;
     if (ended) forget(loader);
     pthread_mutex_unlock(&loader->lock);
     pthread_mutex_lock(&loader->claims);
     bool right = ended || (fresh && loader->rests);
     if (right) {
         loader->rests = false;
-        loader->next_number = loader->options.skip;
+        loader->next_number = 0;
         loader->next_first = 0;
         pthread_cond_broadcast(&loader->more);
     }

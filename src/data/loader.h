@@ -25,8 +25,7 @@ typedef struct gp_loader_options {
     uint64_t seed;
     int64_t first_epoch;  /* from 1 */
     int64_t first_sample; /* samples of the first epoch to leave out: the first mini-batch begins after them */
-    int64_t skip;         /* mini-batches to leave out first (resuming); may reach into later epochs */
-    int64_t epochs;       /* how many epochs to read from first_epoch on, skipped ones included; 0: without end */
+    int64_t epochs;       /* how many epochs to read from first_epoch on; 0: without end */
     int depth;            /* mini-batches prefetched, ≥ 1 */
     int threads;          /* that read; 0: one */
     int held;             /* mini-batches that stay valid, with the one that was taken last; 0: that one */
