@@ -4,9 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "cut/cut_explain.h"
 #include "cut/cut_search.h"
-#include "cut/cut_workers.h"
 
 static void measure_all(const gp_span_index *index, gp_span *span, const int64_t *layers, gp_cut_numbers *numbers) {
     for (int s = 0, first = 0; s < index->problem->stage_count; first += (int)layers[s++])

@@ -1,4 +1,5 @@
-#include "cut/cut_explain.h"
+/* Why no cut is possible: the sentence of gp_cut_solve. */
+#include "cut/cut_search.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Which cuts there are under a bound: for every place between layers the stages that can begin there so that they and
- * all later ones keep within it.
+ * all later ones keep within it. With the solver's parts that come after a search.
  *
  * Owned by the solver that makes it; borrows the index. One thread. */
 #ifndef GP_CUT_CUT_SEARCH_H
@@ -37,5 +37,17 @@ typedef struct gp_cut_short {
 bool gp_cut_search_run(gp_cut_search *search, int64_t bound, gp_cut_short *missing);
 /* After a run that said true: the cut that gp_cut_solve documents. */
 void gp_cut_search_pick(gp_cut_search *search, int64_t bound, int64_t *layers);
+
+/* Why no cut is possible. GP_CONFIG where places and rules alone allow none; looks at no cost and no byte. */
+GP_MUST_USE gp_status gp_cut_check_places(const gp_cut_problem *problem, gp_error *err);
+/* After gp_cut_check_places, and a search without a bound that found nothing: GP_CONFIG. Leaves the search unusable. */
+gp_status gp_cut_explain(gp_cut_search *search, gp_error *err);
+
+/* For workers with several stages. Begins with a cut in which each stage is as cheap as it can be, and moves single
+ * cuts of layers[stage] as long as that makes the dearer of the two workers concerned cheaper, or what they take beyond
+ * their memory less. *bottleneck is that of the cut. GP_CONFIG where the stages of some worker still do not fit
+ * together; which does not prove that no cut does. */
+GP_MUST_USE gp_status gp_cut_share_workers(const gp_span_index *index, gp_span *span, int64_t *layers,
+                                           int64_t *bottleneck, gp_error *err);
 
 #endif

@@ -1,4 +1,5 @@
-#include "cut/cut_workers.h"
+/* Improves cuts for workers with several stages, until they fit. */
+#include "cut/cut_search.h"
 
 #include <stdlib.h>
 

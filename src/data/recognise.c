@@ -1,4 +1,5 @@
-#include "data/recognise.h"
+/* What a file is that the user took for a safetensors file, and how to convert it. */
+#include "data/file.h"
 
 #include <stdbool.h>
 #include <string.h>

@@ -12,7 +12,6 @@
 #include "base/memory.h"
 #include "data/file.h"
 #include "data/json_members.h"
-#include "data/recognise.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors holds little-endian numbers, read as they are");
 

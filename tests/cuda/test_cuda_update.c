@@ -10,7 +10,7 @@
 
 #include "cuda/host_api.h"
 #include "device/cuda/cuda.h"
-#include "device/cuda/cuda_update.h"
+#include "device/cuda/cuda_call.h"
 
 #define ASSERT_OK(expression)                                                                                          \
     do {                                                                                                               \

@@ -64,6 +64,10 @@ GP_MUST_USE gp_status gp_cuda_enqueue(const gp_cuda_call *call, const gp_cuda_la
 /* Enqueues a launch that reads and writes the operands as the op does (op_table.inc). */
 GP_MUST_USE gp_status gp_cuda_enqueue_op(const gp_cuda_call *call, gp_cuda_launch *launch, gp_error *err);
 
+/* Does the runs of `count` ops sgd or adam, of one stream, whose memory but for the scalars is apart: as one after
+ * another would, to the bit, in one launch for each kind, set of attributes and GP_KERNEL_UPDATE_ENTRIES parameters. */
+GP_MUST_USE gp_status gp_cuda_update_many(const gp_cuda_call *calls, int count, gp_error *err);
+
 /* Whether operands as rows may be read and written four elements at a time: addresses, pitches and width. Absent ones
  * are left out. Kernels give the same bits either way. */
 bool gp_cuda_by_four(const gp_cuda_call *call, const gp_operand_name *name, int count);

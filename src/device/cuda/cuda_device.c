@@ -8,10 +8,10 @@
 
 #include "base/memory.h"
 #include "device/cuda/cuda.h"
+#include "device/cuda/cuda_call.h"
 #include "device/cuda/cuda_lost.h"
 #include "device/cuda/cuda_room.h"
 #include "device/cuda/cuda_staging.h"
-#include "device/cuda/cuda_update.h"
 
 struct gp_device {
     int index;

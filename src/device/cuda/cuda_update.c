@@ -1,4 +1,5 @@
-#include "device/cuda/cuda_update.h"
+/* Optimizers: all parameters of a stage in one launch. */
+#include "device/cuda/cuda_call.h"
 
 #include <assert.h>
 #include <string.h>
