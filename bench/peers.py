@@ -49,7 +49,8 @@ def measured(programs, network, row, options):
     except RowFailed as why:
         say(f"{network}: {ROWS[row].title} is left out: {why}")
         return None
-    say(f"{network}: {ROWS[row].title}: {NETWORKS[network].batch / one.step:.1f} samples/s, {one.steps} steps")
+    say(f"{network}: {ROWS[row].title}: {NETWORKS[network].batch / one.step:.1f} samples/s, {one.steps} steps; "
+        f"others {100 * one.others:.0f} %, CPU steal {100 * one.steal:.0f} %")
     return one
 
 
@@ -94,7 +95,7 @@ def about(options):
 def report(about_run, records, empty, planned, path):
     rates = tables.values(records, lambda network, one: NETWORKS[network].batch / one.step)
     peaks = tables.values(records, lambda _, one: one.peak)
-    lines = [*about_run, *tables.ratio_table(rates), *tables.rate_table(rates), *tables.memory_table(peaks, empty, planned),
+    lines = [*about_run, *tables.disturbance(records), *tables.ratio_table(rates), *tables.rate_table(rates), *tables.memory_table(peaks, empty, planned),
              *tables.use_table(records), *tables.mark_table(rates, peaks, empty)]
     print("\n".join(lines), flush=True)
     if path:

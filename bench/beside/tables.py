@@ -114,6 +114,15 @@ def use_table(records):
     return lines
 
 
+def disturbance(records):
+    """One line: what other programs and the hypervisor took while rows were measured."""
+    there = [one for rows in records.values() for some in rows.values() for one in some if one]
+    if not there:
+        return []
+    shares = [f"{100 * statistics.median(of):.0f} %, at most {100 * max(of):.0f} %" for of in ([one.others for one in there], [one.steal for one in there])]
+    return [f"# share of the processors' time, median of the rows: other programs {shares[0]}; CPU steal {shares[1]}"]
+
+
 def mark_table(rates, peaks, empty):
     """The marks of issue 17: met or missed by the median ratio."""
     lines = header("marks", rates)
