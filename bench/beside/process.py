@@ -124,7 +124,10 @@ def die_with_parent():
 
 
 class Processes:
-    """The processes of a row, each the leader of its own group. Leaving the block kills the groups. The end of this process kills the leaders."""
+    """The processes of a row, each the leader of its own group. Leaving the block kills the groups.
+
+    The end of this process kills the leaders.
+    """
 
     def __init__(self, commands, environment):
         self.commands, self.environment = commands, {**os.environ, **environment}
