@@ -17,6 +17,7 @@ import os
 import pathlib
 import platform
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -49,7 +50,8 @@ def measured(programs, network, row, options):
     except RowFailed as why:
         say(f"{network}: {ROWS[row].title} is left out: {why}")
         return None
-    say(f"{network}: {ROWS[row].title}: {NETWORKS[network].batch / one.step:.1f} samples/s, {one.steps} steps")
+    say(f"{network}: {ROWS[row].title}: {NETWORKS[network].batch / one.step:.1f} samples/s, {one.steps} steps; "
+        f"others {100 * one.others:.0f} %, CPU steal {100 * one.steal:.0f} %")
     return one
 
 
@@ -85,20 +87,23 @@ def check_parameters(programs):
 
 def about(options):
     versions = " ".join(f"{name} {version}" for name, version in environment.versions_in(options.venv).items())
-    return [f"# {time.strftime('%Y-%m-%d')}, {processor()}, {len(os.sched_getaffinity(0))} processors, Python {platform.python_version()}, {versions}",
+    ours = subprocess.run([options.program, "--version"], stdout=subprocess.PIPE, text=True, check=False).stdout.strip().splitlines()
+    return [f"# {time.strftime('%Y-%m-%d')}, {processor()}, {len(os.sched_getaffinity(0))} processors",
+            f"# {'; '.join(ours)}; Python {platform.python_version()}, {versions}, {' '.join(platform.libc_ver())}",
             f"# {' '.join(sys.argv)}",
-            f"# {options.rounds} rounds in turn, steps for {options.seconds:g} s a row after the warm-up; pipelines of {MICRO_BATCHES} micro-batches",
+            f"# {options.rounds} rounds in turn, steps for {options.seconds:g} s a row after the warm-up; "
+            f"pipelines of {MICRO_BATCHES} micro-batches",
             f"# tuned: SGD(fused=True), {' '.join(f'{name}={value}' for name, value in KEEP_MEMORY.items())}"]
 
 
 def report(about_run, records, empty, planned, path):
     rates = tables.values(records, lambda network, one: NETWORKS[network].batch / one.step)
     peaks = tables.values(records, lambda _, one: one.peak)
-    lines = [*about_run, *tables.ratio_table(rates), *tables.rate_table(rates), *tables.memory_table(peaks, empty, planned),
-             *tables.use_table(records), *tables.mark_table(rates, peaks, empty)]
+    lines = [*about_run, *tables.disturbance(records), *tables.ratio_table(rates), *tables.rate_table(rates),
+             *tables.memory_table(peaks, empty, planned), *tables.use_table(records), *tables.mark_table(rates, peaks, empty)]
     print("\n".join(lines), flush=True)
     if path:
-        raw = {network: {row: [one and dataclasses.asdict(one) for one in some] for row, some in rows.items()} for network, rows in records.items()}
+        raw = tables.values(records, lambda _, one: dataclasses.asdict(one))
         everything = {"about": about_run, "rounds": raw, "empty_bytes": empty, "planned_bytes": planned}
         pathlib.Path(path).write_text(json.dumps(everything, indent=1) + "\n", encoding="utf-8")
 
@@ -108,7 +113,8 @@ def merge(options):
     records, files = {}, [json.loads(pathlib.Path(path).read_text(encoding="utf-8")) for path in options.merge]
     planned = {}
     for file in files:
-        planned.update(file["planned_bytes"])
+        for network, rows in file["planned_bytes"].items():
+            planned.setdefault(network, {}).update(rows)
         for network, rows in file["rounds"].items():
             before = max((len(some) for some in records.setdefault(network, {}).values()), default=0)
             for row, some in rows.items():
@@ -120,15 +126,18 @@ def merge(options):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default=str(ROOT / "build/gpipe-train"))
-    parser.add_argument("--venv", default=str(ROOT / "build/peers-venv"), metavar="FOLDER", help="made if it is not there (default: build/peers-venv)")
+    parser.add_argument("--venv", default=str(ROOT / "build/peers-venv"), metavar="FOLDER",
+                        help="made if it is not there (default: build/peers-venv)")
     parser.add_argument("--model", nargs="+", choices=list(NETWORKS), default=list(NETWORKS), metavar="NAME", help=", ".join(NETWORKS))
     parser.add_argument("--rows", nargs="+", choices=list(ROWS), metavar="ROW", help=f"only these rows: {', '.join(ROWS)}")
     parser.add_argument("--compile", action="store_true", help="torch.compile too, which needs a C++ compiler and some minutes")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=5, help="steps of a row take so long, after the warm-up; 3 steps at least (default: 5)")
+    parser.add_argument("--seconds", type=float, default=5,
+                        help="steps of a row take so long, after the warm-up; 3 steps at least (default: 5)")
     parser.add_argument("--limit", type=float, default=300, help="seconds after which a row is left out (default: 300)")
     parser.add_argument("--json", metavar="FILE", help="write the figures of each round")
-    parser.add_argument("--merge", nargs="+", metavar="FILE", help="measure nothing: print the tables of the rounds of these files of --json")
+    parser.add_argument("--merge", nargs="+", metavar="FILE",
+                        help="measure nothing: print the tables of the rounds of these files of --json")
     options = parser.parse_args()
     if not options.merge and not os.access(options.program, os.X_OK):
         parser.error(f"{options.program} is no program: build it, or name one with --program")

@@ -53,8 +53,8 @@ NETWORKS = {
 
 
 # The least that loads and runs what a program needs: what it takes is the program's and its libraries'.
-TINY = Network("tiny", 1, (1, 4, 4), "cross_entropy", "layers: [conv: {out: 1, kernel: 3, pad: 1}, batch_norm, relu, max_pool: 2, flatten, linear: 2]",
-               3)
+TINY = Network("tiny", 1, (1, 4, 4), "cross_entropy",
+               "layers: [conv: {out: 1, kernel: 3, pad: 1}, batch_norm, relu, max_pool: 2, flatten, linear: 2]", 3)
 
 
 def configuration(network, pipeline):

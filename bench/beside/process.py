@@ -36,6 +36,9 @@ class Used:
     switches: int = 0  # voluntary, of the threads that are still there
     user: float = 0  # seconds
     system: float = 0
+    busy: float = 0  # seconds of all processors, by all programs
+    steal: float = 0  # seconds that the hypervisor gave to other machines
+    at: float = 0  # time, seconds
 
 
 @dataclasses.dataclass
@@ -47,6 +50,8 @@ class Measured:
     switches: float
     user: float
     system: float
+    others: float  # share of the processors' time that other programs took
+    steal: float  # share that the hypervisor gave to other machines
 
 
 def status_number(path, label):
@@ -60,8 +65,15 @@ def peak_of(pid):
     return 1024 * status_number(f"/proc/{pid}/status", "VmHWM:")
 
 
+def processors_used(text):
+    """Seconds of all processors from /proc/stat: busy, and taken by the hypervisor."""
+    user, nice, system, _idle, _wait, irq, softirq, steal = (int(field) / TICK for field in text.split("\n", 1)[0].split()[1:9])
+    return user + nice + system + irq + softirq, steal
+
+
 def used_by(pids, steps):
-    used = Used(steps)
+    used = Used(steps, at=time.monotonic())
+    used.busy, used.steal = processors_used(pathlib.Path("/proc/stat").read_text(encoding="ascii"))
     for pid in pids:
         fields = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rsplit(")", 1)[1].split()
         used.faults += int(fields[7])
@@ -112,7 +124,10 @@ def die_with_parent():
 
 
 class Processes:
-    """The processes of a row, each the leader of its own group. Leaving the block kills the groups. The end of this process kills the leaders."""
+    """The processes of a row, each the leader of its own group. Leaving the block kills the groups.
+
+    The end of this process kills the leaders.
+    """
 
     def __init__(self, commands, environment):
         self.commands, self.environment = commands, {**os.environ, **environment}
@@ -175,10 +190,12 @@ def measure(commands, environment, path, wanted, limit):
                 raise RowFailed(f"only {len(steps.seconds)} steps within {limit:.0f} seconds")
 
 
-def figures(seconds, begin, now, peak):
-    between = max(now.steps - begin.steps, 1)
-    each = {name: (getattr(now, name) - getattr(begin, name)) / between for name in ("faults", "switches", "user", "system")}
-    return Measured(statistics.median(seconds), len(seconds), peak, **each)
+def figures(seconds, begin, end, peak):
+    between = max(end.steps - begin.steps, 1)
+    each = {name: (getattr(end, name) - getattr(begin, name)) / between for name in ("faults", "switches", "user", "system")}
+    own, whole = (each["user"] + each["system"]) * between, max(end.at - begin.at, POLL) * os.cpu_count()
+    return Measured(statistics.median(seconds), len(seconds), peak, **each, others=max(end.busy - begin.busy - own, 0) / whole,
+                    steal=(end.steal - begin.steal) / whole)
 
 
 def peak_after(commands, environment, path, count, limit):

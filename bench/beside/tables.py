@@ -83,8 +83,8 @@ def mebibytes(value):
 
 def memory_table(peaks, empty, planned):
     """Peaks less what the empty process takes, {"ours": bytes, "torch": bytes}, beside the plan's bytes (arenas, all of the run)."""
-    lines = header(f"MiB: peak resident, less {mebibytes(empty['ours'])} of gpipe-train's and {mebibytes(empty['torch'])} of PyTorch's libraries",
-                   peaks)
+    ours, torch = mebibytes(empty["ours"]), mebibytes(empty["torch"])
+    lines = header(f"MiB: peak resident, less {ours} of gpipe-train and its libraries, and {torch} of PyTorch's", peaks)
     for row in rows_of(peaks):
         if ROWS[row].processes == 1:
             loaded = empty["ours" if ROWS[row].pipeline else "torch"]
@@ -101,7 +101,8 @@ def use_cell(some):
     there = [one for one in some if one]
     if not there:
         return "-"
-    faults, switches, user, system = (statistics.median(getattr(one, name) for one in there) for name in ("faults", "switches", "user", "system"))
+    names = ("faults", "switches", "user", "system")
+    faults, switches, user, system = (statistics.median(getattr(one, name) for one in there) for name in names)
     return f"{faults:,.0f} {switches:,.0f} {1e3 * user:,.0f}+{1e3 * system:,.0f}"
 
 
@@ -112,6 +113,16 @@ def use_table(records):
         if ROWS[row].processes == 1 and not row.startswith("torchgpipe"):
             lines.append(line(ROWS[row].title, [use_cell(rows.get(row, [])) for rows in records.values()]))
     return lines
+
+
+def disturbance(records):
+    """One line: what other programs and the hypervisor took while rows were measured."""
+    there = [one for rows in records.values() for some in rows.values() for one in some if one]
+    if not there:
+        return []
+    others, steal = ([getattr(one, name) for one in there] for name in ("others", "steal"))
+    shares = [f"{100 * statistics.median(of):.0f} %, at most {100 * max(of):.0f} %" for of in (others, steal)]
+    return [f"# share of the processors' time, median of the rows: other programs {shares[0]}; CPU steal {shares[1]}"]
 
 
 def mark_table(rates, peaks, empty):

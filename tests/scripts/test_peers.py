@@ -75,9 +75,11 @@ class Tables(unittest.TestCase):
         self.assertEqual(self.row(lines, "memory"), "2.50 of 1.00 missed 2.00 of 1.00 missed")
 
     def test_use(self):
-        one = process.Measured(0.1, 10, 5, faults=1234, switches=5.4, user=0.2, system=0.01)
+        one = process.Measured(0.1, 10, 5, faults=1234, switches=5.4, user=0.2, system=0.01, others=0.02, steal=0.5)
         lines = tables.use_table({"small": {"ours_1x2": [one, None], "torchgpipe_never": [one, one]}})
         self.assertEqual(self.row(lines, "gpipe-train, 1 stage x 2 threads"), "1,234 5 200+10")
+        disturbed = tables.disturbance({"small": {"ours_1x2": [one, None]}})
+        self.assertIn("other programs 2 %, at most 2 %; CPU steal 50 %, at most 50 %", disturbed[0])
         self.assertFalse([line for line in lines if "torchgpipe" in line])
 
     def test_every_mark_has_a_ratio_and_every_ratio_has_rows(self):
@@ -102,10 +104,18 @@ class Steps(unittest.TestCase):
         self.assertFalse(process.enough([9.0] * 9, None, 4))
 
     def test_figures_are_for_each_step(self):
-        begin, end = process.Used(2, 100, 10, 1.0, 0.0), process.Used(6, 500, 12, 3.0, 1.0)
+        whole = 10 * os.cpu_count()
+        begin = process.Used(2, 100, 10, 1.0, 0.0, 50, 5, 100)
+        end = process.Used(6, 500, 12, 3.0, 1.0, 53 + 0.25 * whole, 5 + 0.5 * whole, 110)
         one = process.figures([1.0, 9.0, 2.0, 2.5], begin, end, 77)
         self.assertEqual((one.step, one.steps, one.peak), (2.25, 4, 77))
         self.assertEqual((one.faults, one.switches, one.user, one.system), (100, 0.5, 0.5, 0.25))
+        self.assertEqual((one.others, one.steal), (0.25, 0.5))
+
+    def test_seconds_of_the_processors(self):
+        tick = process.TICK
+        text = f"cpu {tick} {2 * tick} {3 * tick} {100 * tick} {50 * tick} {4 * tick} {5 * tick} {7 * tick} 0 0\ncpu0 9 9 9 9 9 9 9 9 0 0\n"
+        self.assertEqual(process.processors_used(text), (15, 7))
 
     def test_a_line_that_is_half_written_waits(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -155,7 +165,11 @@ with open({str(self.folder / "steps")!r}, "a") as file:
 
     def test_the_program_ends_with_the_measuring_process(self):
         path = self.folder / "pid"
-        command = [str(word) for word in self.program(f"import os, pathlib, time; pathlib.Path({str(path)!r}).write_text(str(os.getpid())); time.sleep(100)")]
+        command = [str(word) for word in self.program(f"""
+import os, pathlib, time
+pathlib.Path({str(path)!r}).write_text(str(os.getpid()))
+time.sleep(100)
+""")]
         measuring = subprocess.Popen([sys.executable, "-B", "-c", f"""
 import sys; sys.path.insert(0, {str(ROOT / "bench")!r})
 from beside import process
@@ -249,18 +263,20 @@ class Networks(unittest.TestCase):
 
 class Merge(unittest.TestCase):
     def test_rounds_of_several_files_come_after_each_other(self):
-        one = {"step": 0.5, "steps": 3, "peak": MIB, "faults": 0, "switches": 0, "user": 0, "system": 0}
+        one = {"step": 0.5, "steps": 3, "peak": MIB, "faults": 0, "switches": 0, "user": 0, "system": 0, "others": 0, "steal": 0}
         with tempfile.TemporaryDirectory() as name:
             paths = []
             for i, rounds in enumerate([{"ours_1x2": [one]}, {"ours_1x2": [one], "eager_2": [{**one, "step": 1.0}]}]):
                 paths.append(pathlib.Path(name) / f"{i}.json")
-                paths[-1].write_text(json.dumps({"about": [f"# run {i}"], "rounds": {"small": rounds}, "empty_bytes": {"ours": 0, "torch": 0},
-                                                 "planned_bytes": {}}), encoding="utf-8")
+                file = {"about": [f"# run {i}"], "rounds": {"small": rounds}, "planned_bytes": {"small": {list(rounds)[-1]: [MIB, MIB]}},
+                        "empty_bytes": {"ours": 0, "torch": 0}}
+                paths[-1].write_text(json.dumps(file), encoding="utf-8")
             done = subprocess.run([sys.executable, "-B", ROOT / "bench/peers.py", "--merge", *paths, "--json", f"{name}/both.json"],
                                   stdout=subprocess.PIPE, text=True, check=True)
             both = json.loads(pathlib.Path(f"{name}/both.json").read_text(encoding="utf-8"))
         self.assertEqual(done.stdout.splitlines()[:2], ["# run 0", "# run 1"])
         self.assertIn("2.00 (2.00-2.00)", done.stdout)
+        self.assertEqual(both["planned_bytes"]["small"], {"ours_1x2": [MIB, MIB], "eager_2": [MIB, MIB]})
         self.assertEqual([bool(x) for x in both["rounds"]["small"]["eager_2"]], [False, True])
         self.assertEqual(both["rounds"]["small"]["ours_1x2"], [one, one])
 
