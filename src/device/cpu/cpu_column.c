@@ -11,15 +11,15 @@ static void do_blocks(void *context, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) {
         int64_t block = i / loop->tiles;
         int64_t row = block * GP_COLUMN_ROWS;
-        int64_t column = i % loop->tiles * GP_COLUMN_TILE;
+        int64_t column = i % loop->tiles * GP_COLUMN_WIDE;
         int64_t rows = loop->rows - row < GP_COLUMN_ROWS ? loop->rows - row : GP_COLUMN_ROWS;
-        int64_t columns = loop->columns - column < GP_COLUMN_TILE ? loop->columns - column : GP_COLUMN_TILE;
+        int64_t columns = loop->columns - column < GP_COLUMN_WIDE ? loop->columns - column : GP_COLUMN_WIDE;
         loop->block(loop->context, block, row, rows, column, columns);
     }
 }
 
 void gp_cpu_column_blocks(gp_cpu_pool *pool, int64_t rows, int64_t columns, gp_column_block block, void *context) {
-    block_loop loop = {rows, columns, (columns + GP_COLUMN_TILE - 1) / GP_COLUMN_TILE, block, context};
+    block_loop loop = {rows, columns, (columns + GP_COLUMN_WIDE - 1) / GP_COLUMN_WIDE, block, context};
     gp_cpu_pool_for(pool, gp_column_blocks(rows) * loop.tiles, 2, do_blocks, &loop);
 }
 

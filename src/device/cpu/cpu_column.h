@@ -8,7 +8,8 @@
 
 enum {
     GP_COLUMN_ROWS = 128, /* rows of a block: f32 sums over so few are good to 8e-6 */
-    GP_COLUMN_TILE = 64   /* columns that are summed together; a block of them stays in the cache */
+    GP_COLUMN_TILE = 64,  /* columns that are done together where a few registers' worth is best */
+    GP_COLUMN_WIDE = 512  /* columns of a block at most: whole rows where they fit, for memory is read in its order */
 };
 
 /* Does one block: rows [row, row+rows) of columns [column, column+columns). */

@@ -1,11 +1,11 @@
-/* Norms of each sample alone. */
+/* Norms of each sample alone: of pictures, whose columns are channels, and of rows that lie alone, as of layer norm. */
 #include <math.h>
 
-#include "device/cpu/cpu_column.h"
-#include "device/cpu/loops/loops.h"
+#include "device/cpu/loops/columns.h"
+#include "device/cpu/loops/span.h"
 
-/* Columns are channels. What a thread does at once is an item: a group of one sample, in tiles of columns, or as many
- * whole groups as fit one tile. Sums run in f64 down the rows of each column, then over the columns of a group. */
+/* What a thread does at once is an item: one sample, and either a group or as many whole groups as fit a tile. Sums run
+ * down the rows of each column in blocks (columns.h), then over the columns of a group in f64. */
 typedef struct group_loop {
     gp_cpu_views at;
     gp_cpu_view to; /* what is written, of x's dimensions */
@@ -18,6 +18,9 @@ typedef struct group_loop {
     bool accumulate;
 } group_loop;
 
+enum { TILE = 256 }; /* columns that are done together */
+_Static_assert((int)TILE <= (int)GP_COLUMN_WIDE, "blocks of columns.h hold a tile");
+
 static void begin(const gp_cpu_call *call, group_loop *loop) {
     const gp_op_desc *desc = &call->prepared->desc;
     gp_cpu_find_views(call, &loop->at);
@@ -28,12 +31,17 @@ static void begin(const gp_cpu_call *call, group_loop *loop) {
     loop->accumulate = desc->flags & GP_OP_ACCUMULATE;
     loop->rows = loop->at.x.rows.count / desc->operand[0].dim[0];
     loop->width = loop->at.x.rows.width / loop->groups;
-    loop->groups_of_item = loop->width < GP_COLUMN_TILE ? GP_COLUMN_TILE / loop->width : 1;
+    loop->groups_of_item = loop->width < TILE ? TILE / loop->width : 1;
+    if (loop->groups_of_item > loop->groups) loop->groups_of_item = loop->groups;
     loop->items_of_sample = (loop->groups + loop->groups_of_item - 1) / loop->groups_of_item;
 }
 
 static float *stats_at(const group_loop *loop, int64_t sample, int64_t group) {
     return loop->at.stats.at + (sample * loop->groups + group) * loop->at.stats.rows.pitch;
+}
+
+static const float *row_of(const gp_cpu_view *view, int64_t row, int64_t column) {
+    return view->at + row * view->rows.pitch + column;
 }
 
 typedef struct group_item {
@@ -55,7 +63,7 @@ static group_item item_at(const group_loop *loop, int64_t i) {
     return item;
 }
 
-/* A tile of an item's columns. */
+/* A tile of an item's columns: all of them, or a part of its only group. */
 typedef struct tile {
     int64_t column, columns;
     int64_t first; /* of its columns, counted from the item's */
@@ -65,7 +73,7 @@ static bool next_tile(const group_item *item, tile *t) {
     t->first += t->columns;
     t->column = item->column + t->first;
     int64_t left = item->columns - t->first;
-    t->columns = left < GP_COLUMN_TILE ? left : GP_COLUMN_TILE;
+    t->columns = left < TILE ? left : TILE;
     return left > 0;
 }
 
@@ -99,48 +107,54 @@ static void gather(const group_loop *loop, const group_item *item, const tile *t
     for (int64_t g = 0; g < item->groups; g++) of_group[g] += sum_of(of_column + g * loop->width, loop->width);
 }
 
-/* Forward: the mean, then the squares of what is left, then y. */
+/* Forward. */
 
-static void find_means(const group_loop *loop, const group_item *item, double mean[GP_COLUMN_TILE]) {
-    for (int64_t g = 0; g < item->groups; g++) mean[g] = 0;
-    for (tile t = {0}; next_tile(item, &t);) {
-        double sum[GP_COLUMN_TILE] = {0};
-        for (int64_t r = 0; r < loop->rows; r++) {
-            const float *x = loop->at.x.at + (item->row + r) * loop->at.x.rows.pitch + t.column;
-            for (int64_t c = 0; c < t.columns; c++) sum[c] += (double)x[c];
-        }
-        gather(loop, item, &t, sum, mean);
+/* Mean and squares of each column of a tile, over the rows of the sample. */
+static void column_statistics(const group_loop *loop, const group_item *item, const tile *t, double *mean,
+                              double *squares) {
+    for (int64_t row = 0; row < loop->rows; row += GP_COLUMN_ROWS) {
+        double its_mean[TILE], its_squares[TILE];
+        int64_t more = loop->rows - row < GP_COLUMN_ROWS ? loop->rows - row : GP_COLUMN_ROWS;
+        bool first = row == 0;
+        gp_block_statistics(row_of(&loop->at.x, item->row + row, t->column), loop->at.x.rows.pitch, more, t->columns,
+                            first ? mean : its_mean, first ? squares : its_squares);
+        if (!first) gp_merge_statistics(mean, squares, (double)row, its_mean, its_squares, (double)more, t->columns);
     }
-    for (int64_t g = 0; g < item->groups; g++) mean[g] /= (double)item->elements;
 }
 
-static void find_inverses(const group_loop *loop, const group_item *item, const double mean[GP_COLUMN_TILE],
-                          double inverse[GP_COLUMN_TILE]) {
-    double center[GP_COLUMN_TILE];
-    for (int64_t g = 0; g < item->groups; g++) inverse[g] = 0;
+/* Joins columns of one group, of which `before` elements are known. */
+static void join_columns(const group_loop *loop, const double *mean, const double *squares, int64_t columns,
+                         double before, double *group_mean, double *group_squares) {
+    double middle = sum_of(mean, columns) / (double)columns, rest[TILE];
+    for (int64_t c = 0; c < columns; c++) rest[c] = (mean[c] - middle) * (mean[c] - middle);
+    double all = sum_of(squares, columns) + (double)loop->rows * sum_of(rest, columns);
+    gp_merge_statistics(group_mean, group_squares, before, &middle, &all, (double)(columns * loop->rows), 1);
+}
+
+static void find_statistics(const group_loop *loop, const group_item *item, double *mean, double *inverse) {
+    double squares[TILE];
+    for (int64_t g = 0; g < item->groups; g++) mean[g] = squares[g] = 0;
     for (tile t = {0}; next_tile(item, &t);) {
-        double squares[GP_COLUMN_TILE] = {0};
-        spread(loop, item, &t, mean, center);
-        for (int64_t r = 0; r < loop->rows; r++) {
-            const float *x = loop->at.x.at + (item->row + r) * loop->at.x.rows.pitch + t.column;
-            for (int64_t c = 0; c < t.columns; c++) {
-                double difference = (double)x[c] - center[c];
-                squares[c] += difference * difference;
-            }
+        double column_mean[TILE], column_squares[TILE];
+        column_statistics(loop, item, &t, column_mean, column_squares);
+        for (int64_t g = 0; g < item->groups; g++) {
+            int64_t first = g * loop->width, columns = item->groups == 1 ? t.columns : loop->width;
+            join_columns(loop, column_mean + first, column_squares + first, columns, (double)(t.first * loop->rows),
+                         &mean[g], &squares[g]);
         }
-        gather(loop, item, &t, squares, inverse);
     }
-    for (int64_t g = 0; g < item->groups; g++) inverse[g] = 1 / sqrt(inverse[g] / (double)item->elements + loop->eps);
+    for (int64_t g = 0; g < item->groups; g++) inverse[g] = 1 / sqrt(squares[g] / (double)item->elements + loop->eps);
 }
 
 /* y = (x − m)·scale + shift, with the mean's rounding to m made up for in the shift. */
 static void apply_tile(const group_loop *loop, const group_item *item, const tile *t, const double *mean,
                        const double *inverse) {
-    double center[GP_COLUMN_TILE], factor[GP_COLUMN_TILE];
-    float m[GP_COLUMN_TILE], scale[GP_COLUMN_TILE], shift[GP_COLUMN_TILE];
+    double center[TILE], factor[TILE];
+    float m[TILE], scale[TILE], shift[TILE];
+    int64_t columns = t->columns;
     spread(loop, item, t, mean, center);
     spread(loop, item, t, inverse, factor);
-    for (int64_t c = 0; c < t->columns; c++) {
+    for (int64_t c = 0; c < columns; c++) {
         if (loop->at.gamma.at) factor[c] *= (double)loop->at.gamma.at[t->column + c];
         m[c] = (float)center[c];
         scale[c] = (float)factor[c];
@@ -148,59 +162,107 @@ static void apply_tile(const group_loop *loop, const group_item *item, const til
                            (loop->at.beta.at ? (double)loop->at.beta.at[t->column + c] : 0));
     }
     for (int64_t r = 0; r < loop->rows; r++) {
-        const float *x = loop->at.x.at + (item->row + r) * loop->at.x.rows.pitch + t->column;
+        const float *x = row_of(&loop->at.x, item->row + r, t->column);
         float *y = loop->to.at + (item->row + r) * loop->to.rows.pitch + t->column;
         GP_INDEPENDENT
-        for (int64_t c = 0; c < t->columns; c++) y[c] = (x[c] - m[c]) * scale[c] + shift[c];
+        for (int64_t c = 0; c < columns; c++) y[c] = (x[c] - m[c]) * scale[c] + shift[c];
     }
+}
+
+static void store_stats(const group_loop *loop, int64_t sample, int64_t group, double mean, double inverse) {
+    if (!loop->at.stats.at) return;
+    float *stats = stats_at(loop, sample, group);
+    stats[0] = (float)mean;
+    stats[1] = (float)inverse;
 }
 
 static void forward_items(void *context, int64_t begin, int64_t end) {
     const group_loop *loop = context;
     for (int64_t i = begin; i < end; i++) {
-        double mean[GP_COLUMN_TILE], inverse[GP_COLUMN_TILE];
+        double mean[TILE], inverse[TILE];
         group_item item = item_at(loop, i);
-        find_means(loop, &item, mean);
-        find_inverses(loop, &item, mean, inverse);
+        find_statistics(loop, &item, mean, inverse);
         for (tile t = {0}; next_tile(&item, &t);) apply_tile(loop, &item, &t, mean, inverse);
-        for (int64_t g = 0; g < item.groups && loop->at.stats.at; g++) {
-            float *stats = stats_at(loop, item.sample, item.group + g);
-            stats[0] = (float)mean[g];
-            stats[1] = (float)inverse[g];
-        }
+        for (int64_t g = 0; g < item.groups; g++) store_stats(loop, item.sample, item.group + g, mean[g], inverse[g]);
     }
 }
 
-static void run_items(const gp_cpu_call *call, gp_cpu_range range) {
+/* Samples of one row: a group lies in one piece. Items are groups. y = ((x − m)·d + rest)·gamma + beta, where rest
+ * makes up for the mean's rounding to m. */
+static void forward_spans(void *context, int64_t begin, int64_t end) {
+    const group_loop *loop = context;
+    const float *gamma = loop->at.gamma.at, *beta = loop->at.beta.at;
+    int64_t width = loop->width;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t row = i / loop->groups, group = i % loop->groups, column = group * width;
+        const float *x = row_of(&loop->at.x, row, column);
+        float *y = loop->to.at + row * loop->to.rows.pitch + column;
+        double mean, squares;
+        gp_span_statistics(x, width, &mean, &squares);
+        double inverse = 1 / sqrt(squares / (double)width + loop->eps);
+        float m = (float)mean, d = (float)inverse, rest = (float)(((double)m - mean) * inverse);
+        for (int64_t c = 0; c < width; c += TILE) {
+            int64_t last = c + TILE < width ? c + TILE : width;
+            float scaled[TILE];
+            for (int64_t k = c; k < last; k++) scaled[k - c] = (x[k] - m) * d + rest;
+            if (gamma)
+                for (int64_t k = c; k < last; k++) scaled[k - c] *= gamma[column + k];
+            if (beta)
+                for (int64_t k = c; k < last; k++) scaled[k - c] += beta[column + k];
+            for (int64_t k = c; k < last; k++) y[k] = scaled[k - c];
+        }
+        store_stats(loop, row, group, mean, inverse);
+    }
+}
+
+/* Items, or single groups where a sample is one row. */
+static void run_items(const gp_cpu_call *call, gp_cpu_range items, gp_cpu_range spans) {
     group_loop loop;
     begin(call, &loop);
-    int64_t items = loop.at.x.rows.count / loop.rows * loop.items_of_sample;
-    gp_cpu_pool_for(call->pool, items, gp_cpu_grain(loop.rows * loop.width * loop.groups_of_item), range, &loop);
+    int64_t samples = loop.at.x.rows.count / loop.rows;
+    if (loop.rows == 1) {
+        gp_cpu_pool_for(call->pool, samples * loop.groups, gp_cpu_grain(loop.width), spans, &loop);
+        return;
+    }
+    int64_t work = loop.rows * loop.width * loop.groups_of_item;
+    gp_cpu_pool_for(call->pool, samples * loop.items_of_sample, gp_cpu_grain(work), items, &loop);
 }
 
 static void run_group_norm_forward(const gp_cpu_call *call) {
-    run_items(call, forward_items);
+    run_items(call, forward_items, forward_spans);
 }
 
 const gp_cpu_loop GP_CPU_LOOP(group_norm_forward) = {.compute = run_group_norm_forward};
 
 /* Gradient of the input, with g = dy·gamma and k elements in a group: dx = d·(g − Σg/k − (x−m)·d²·Σg·(x−m)/k). */
 
-static void find_sums(const group_loop *loop, const group_item *item, const double *mean, double sum[GP_COLUMN_TILE],
-                      double product[GP_COLUMN_TILE]) {
-    double center[GP_COLUMN_TILE];
+/* Σ dy·(x − m) and Σ dy of each column of a tile, over the rows of the sample. */
+static void column_gradients(const group_loop *loop, const group_item *item, const tile *t, const float *center,
+                             double *products, double *sums) {
+    for (int64_t c = 0; c < t->columns; c++) products[c] = sums[c] = 0;
+    for (int64_t row = 0; row < loop->rows; row += GP_COLUMN_ROWS) {
+        double its_products[TILE], its_sums[TILE];
+        int64_t rows = loop->rows - row < GP_COLUMN_ROWS ? loop->rows - row : GP_COLUMN_ROWS;
+        gp_gradients its = {.x = row_of(&loop->at.x, item->row + row, t->column),
+                            .dy = row_of(&loop->at.dy, item->row + row, t->column),
+                            .x_pitch = loop->at.x.rows.pitch,
+                            .dy_pitch = loop->at.dy.rows.pitch,
+                            .mean = center};
+        gp_block_gradients(&its, GP_THROUGH_ALL, rows, t->columns, its_products, its_sums);
+        for (int64_t c = 0; c < t->columns; c++) products[c] += its_products[c];
+        for (int64_t c = 0; c < t->columns; c++) sums[c] += its_sums[c];
+    }
+}
+
+static void find_sums(const group_loop *loop, const group_item *item, const double *mean, double *sum,
+                      double *product) {
     for (int64_t g = 0; g < item->groups; g++) sum[g] = product[g] = 0;
     for (tile t = {0}; next_tile(item, &t);) {
-        double sums[GP_COLUMN_TILE] = {0}, products[GP_COLUMN_TILE] = {0};
-        spread(loop, item, &t, mean, center);
-        for (int64_t r = 0; r < loop->rows; r++) {
-            const float *x = loop->at.x.at + (item->row + r) * loop->at.x.rows.pitch + t.column;
-            const float *dy = loop->at.dy.at + (item->row + r) * loop->at.dy.rows.pitch + t.column;
-            for (int64_t c = 0; c < t.columns; c++) {
-                sums[c] += (double)dy[c];
-                products[c] += (double)dy[c] * ((double)x[c] - center[c]);
-            }
-        }
+        double sums[TILE], products[TILE], wide[TILE];
+        float center[TILE];
+        spread(loop, item, &t, mean, wide);
+        for (int64_t c = 0; c < t.columns; c++) center[c] = (float)wide[c];
+        column_gradients(loop, item, &t, center, products, sums);
         for (int64_t c = 0; c < t.columns && loop->at.gamma.at; c++) {
             sums[c] *= (double)loop->at.gamma.at[t.column + c];
             products[c] *= (double)loop->at.gamma.at[t.column + c];
@@ -213,11 +275,12 @@ static void find_sums(const group_loop *loop, const group_item *item, const doub
 /* dx = d·(dy·gamma − shift − (x − m)·slope): what cancels does so before it is multiplied by d, which may be large. */
 static void backward_tile(const group_loop *loop, const group_item *item, const tile *t, const double *mean,
                           const double *inverse, const double *sum, const double *product) {
-    double column[4][GP_COLUMN_TILE];
+    double column[4][TILE];
     const double *each[4] = {mean, inverse, sum, product};
-    float m[GP_COLUMN_TILE], d[GP_COLUMN_TILE], gamma[GP_COLUMN_TILE], shift[GP_COLUMN_TILE], slope[GP_COLUMN_TILE];
+    float m[TILE], d[TILE], gamma[TILE], shift[TILE], slope[TILE];
+    int64_t columns = t->columns;
     for (int i = 0; i < 4; i++) spread(loop, item, t, each[i], column[i]);
-    for (int64_t c = 0; c < t->columns; c++) {
+    for (int64_t c = 0; c < columns; c++) {
         m[c] = (float)column[0][c];
         d[c] = (float)column[1][c];
         gamma[c] = loop->at.gamma.at ? loop->at.gamma.at[t->column + c] : 1;
@@ -225,19 +288,18 @@ static void backward_tile(const group_loop *loop, const group_item *item, const 
         slope[c] = (float)(column[1][c] * column[1][c] * column[3][c] / (double)item->elements);
     }
     for (int64_t r = 0; r < loop->rows; r++) {
-        const float *x = loop->at.x.at + (item->row + r) * loop->at.x.rows.pitch + t->column;
-        const float *dy = loop->at.dy.at + (item->row + r) * loop->at.dy.rows.pitch + t->column;
+        const float *x = row_of(&loop->at.x, item->row + r, t->column);
+        const float *dy = row_of(&loop->at.dy, item->row + r, t->column);
         float *dx = loop->to.at + (item->row + r) * loop->to.rows.pitch + t->column;
         GP_INDEPENDENT
-        for (int64_t c = 0; c < t->columns; c++)
-            dx[c] = d[c] * (dy[c] * gamma[c] - shift[c] - (x[c] - m[c]) * slope[c]);
+        for (int64_t c = 0; c < columns; c++) dx[c] = d[c] * (dy[c] * gamma[c] - shift[c] - (x[c] - m[c]) * slope[c]);
     }
 }
 
 static void backward_items(void *context, int64_t begin, int64_t end) {
     const group_loop *loop = context;
     for (int64_t i = begin; i < end; i++) {
-        double mean[GP_COLUMN_TILE], inverse[GP_COLUMN_TILE], sum[GP_COLUMN_TILE], product[GP_COLUMN_TILE];
+        double mean[TILE], inverse[TILE], sum[TILE], product[TILE];
         group_item item = item_at(loop, i);
         for (int64_t g = 0; g < item.groups; g++) {
             mean[g] = (double)stats_at(loop, item.sample, item.group + g)[0];
@@ -248,64 +310,144 @@ static void backward_items(void *context, int64_t begin, int64_t end) {
     }
 }
 
+/* Samples of one row. Items are groups. */
+static void backward_spans(void *context, int64_t begin, int64_t end) {
+    const group_loop *loop = context;
+    int64_t width = loop->width;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t row = i / loop->groups, group = i % loop->groups, column = group * width;
+        const float *x = row_of(&loop->at.x, row, column), *dy = row_of(&loop->at.dy, row, column);
+        const float *gamma = loop->at.gamma.at ? loop->at.gamma.at + column : NULL, *stats = stats_at(loop, row, group);
+        float *dx = loop->to.at + row * loop->to.rows.pitch + column;
+        float m = stats[0], d = stats[1];
+        double sum, product;
+        gp_span_gradients(x, dy, gamma, m, width, &product, &sum);
+        float shift = (float)(sum / (double)width);
+        float slope = (float)((double)d * (double)d * product / (double)width);
+        if (gamma) {
+            GP_INDEPENDENT
+            for (int64_t c = 0; c < width; c++) dx[c] = d * (dy[c] * gamma[c] - shift - (x[c] - m) * slope);
+        } else {
+            GP_INDEPENDENT
+            for (int64_t c = 0; c < width; c++) dx[c] = d * (dy[c] - shift - (x[c] - m) * slope);
+        }
+    }
+}
+
 static void run_group_norm_backward_data(const gp_cpu_call *call) {
-    run_items(call, backward_items);
+    run_items(call, backward_items, backward_spans);
 }
 
 const gp_cpu_loop GP_CPU_LOOP(group_norm_backward_data) = {.compute = run_group_norm_backward_data};
 
-/* Gradients of gamma and beta: over the rows of all samples, in blocks, then the blocks in their order. */
+/* Gradients of gamma and beta: f32 products, added in f64 over the rows of all samples, in blocks; then the blocks in
+ * their order. */
+
+typedef struct weight_sums {
+    float mean[GP_COLUMN_WIDE], inverse[GP_COLUMN_WIDE]; /* of each column, or of each row: see `by_row` */
+    double products[GP_COLUMN_WIDE], sums[GP_COLUMN_WIDE];
+} weight_sums;
 
 /* Mean and 1/deviation of columns [column, column+columns) of one sample. */
-static void load_stats(const group_loop *loop, int64_t sample, int64_t column, int64_t columns, float *mean,
-                       float *inverse) {
+static void load_stats(const group_loop *loop, int64_t sample, int64_t column, int64_t columns, weight_sums *to) {
     int64_t group = column / loop->width;
     for (int64_t c = 0; c < columns; group++) {
         int64_t last = (group + 1) * loop->width - column;
         const float *stats = stats_at(loop, sample, group);
         for (; c < columns && c < last; c++) {
-            mean[c] = stats[0];
-            inverse[c] = stats[1];
+            to->mean[c] = stats[0];
+            to->inverse[c] = stats[1];
         }
     }
+}
+
+/* Rows [row, row+rows), at most GP_ROWS_AT_ONCE. by_row: each row has one mean, else each column. */
+static inline void add_weights(const group_loop *loop, bool by_row, int64_t row, int64_t rows, int64_t column,
+                               int64_t columns, weight_sums *to) {
+    int64_t x_pitch = loop->at.x.rows.pitch, dy_pitch = loop->at.dy.rows.pitch, c = 0;
+    const float *x = row_of(&loop->at.x, row, column), *dy = row_of(&loop->at.dy, row, column);
+    for (; c + GP_LANES <= columns; c += GP_LANES) {
+        gp_doubles products[2] = {gp_load_doubles(to->products + c), gp_load_doubles(to->products + c + GP_LANES / 2)};
+        gp_doubles sums[2] = {gp_load_doubles(to->sums + c), gp_load_doubles(to->sums + c + GP_LANES / 2)};
+        for (int64_t r = 0; r < rows; r++) {
+            gp_floats mean = by_row ? gp_all(to->mean[r]) : gp_load(to->mean + c);
+            gp_floats inverse = by_row ? gp_all(to->inverse[r]) : gp_load(to->inverse + c);
+            gp_floats gradient = gp_load(dy + r * dy_pitch + c);
+            gp_floats product = gradient * ((gp_load(x + r * x_pitch + c) - mean) * inverse);
+            products[0] += gp_low(product);
+            products[1] += gp_high(product);
+            sums[0] += gp_low(gradient);
+            sums[1] += gp_high(gradient);
+        }
+        for (int h = 0; h < 2; h++) {
+            gp_store_doubles(to->products + c + h * (GP_LANES / 2), products[h]);
+            gp_store_doubles(to->sums + c + h * (GP_LANES / 2), sums[h]);
+        }
+    }
+    for (; c < columns; c++) {
+        for (int64_t r = 0; r < rows; r++) {
+            int64_t which = by_row ? r : c;
+            float gradient = dy[r * dy_pitch + c];
+            to->products[c] += (double)(gradient * ((x[r * x_pitch + c] - to->mean[which]) * to->inverse[which]));
+            to->sums[c] += (double)gradient;
+        }
+    }
+}
+
+/* Rows up to the end of the sample or of the block, at most GP_ROWS_AT_ONCE. */
+static int64_t rows_together(const group_loop *loop, bool by_row, int64_t row, int64_t last) {
+    int64_t end = by_row ? last : (row / loop->rows + 1) * loop->rows;
+    if (end > last) end = last;
+    return end - row < GP_ROWS_AT_ONCE ? end - row : GP_ROWS_AT_ONCE;
 }
 
 static void weights_block(void *context, int64_t block, int64_t row, int64_t rows, int64_t column, int64_t columns) {
     const group_loop *loop = context;
-    double products[GP_COLUMN_TILE] = {0}, sums[GP_COLUMN_TILE] = {0};
-    float mean[GP_COLUMN_TILE] = {0}, inverse[GP_COLUMN_TILE] = {0};
-    int64_t sample = -1;
-    for (int64_t r = row; r < row + rows; r++) {
-        if (r / loop->rows != sample) {
-            sample = r / loop->rows;
-            load_stats(loop, sample, column, columns, mean, inverse);
+    bool by_row = loop->rows == 1 && loop->groups == 1;
+    weight_sums to;
+    int64_t sample = -1, last = row + rows;
+    for (int64_t c = 0; c < columns; c++) to.products[c] = to.sums[c] = 0;
+    while (row < last) {
+        int64_t some = rows_together(loop, by_row, row, last);
+        for (int64_t r = 0; r < some && by_row; r++) {
+            to.mean[r] = stats_at(loop, row + r, 0)[0];
+            to.inverse[r] = stats_at(loop, row + r, 0)[1];
         }
-        const float *x = loop->at.x.at + r * loop->at.x.rows.pitch + column,
-                    *dy = loop->at.dy.at + r * loop->at.dy.rows.pitch + column;
-        for (int64_t c = 0; c < columns; c++) {
-            products[c] += (double)(dy[c] * ((x[c] - mean[c]) * inverse[c]));
-            sums[c] += (double)dy[c];
+        if (!by_row && row / loop->rows != sample) {
+            sample = row / loop->rows;
+            load_stats(loop, sample, column, columns, &to);
         }
+        if (by_row)
+            add_weights(loop, true, row, some, column, columns, &to);
+        else if (some == GP_ROWS_AT_ONCE)
+            add_weights(loop, false, row, GP_ROWS_AT_ONCE, column, columns, &to);
+        else
+            add_weights(loop, false, row, some, column, columns, &to);
+        row += some;
     }
     double *partial = loop->partial + block * 2 * loop->at.x.rows.width + column;
-    for (int64_t c = 0; c < columns; c++) {
-        partial[c] = products[c];
-        partial[loop->at.x.rows.width + c] = sums[c];
-    }
+    for (int64_t c = 0; c < columns; c++) partial[c] = to.products[c];
+    for (int64_t c = 0; c < columns; c++) partial[loop->at.x.rows.width + c] = to.sums[c];
 }
 
 static void merge_weights(void *context, int64_t begin, int64_t end) {
     const group_loop *loop = context;
-    int64_t blocks = gp_column_blocks(loop->at.x.rows.count), width = loop->at.x.rows.width;
-    for (int64_t c = begin; c < end; c++) {
-        double product = loop->accumulate ? (double)loop->at.dgamma.at[c] : 0;
-        double sum = loop->accumulate ? (double)loop->at.dbeta.at[c] : 0;
-        for (int64_t b = 0; b < blocks; b++) {
-            product += loop->partial[b * 2 * width + c];
-            sum += loop->partial[(b * 2 + 1) * width + c];
+    int64_t blocks = gp_column_blocks(loop->at.x.rows.count), width = loop->at.x.rows.width, columns;
+    for (int64_t column = begin; column < end; column += columns) {
+        double products[GP_COLUMN_TILE] = {0}, sums[GP_COLUMN_TILE] = {0};
+        float *dgamma = loop->at.dgamma.at + column, *dbeta = loop->at.dbeta.at + column;
+        columns = end - column < GP_COLUMN_TILE ? end - column : GP_COLUMN_TILE;
+        for (int64_t c = 0; c < columns && loop->accumulate; c++) {
+            products[c] = (double)dgamma[c];
+            sums[c] = (double)dbeta[c];
         }
-        loop->at.dgamma.at[c] = (float)product;
-        loop->at.dbeta.at[c] = (float)sum;
+        for (int64_t b = 0; b < blocks; b++) {
+            const double *partial = loop->partial + b * 2 * width + column;
+            for (int64_t c = 0; c < columns; c++) products[c] += partial[c];
+            for (int64_t c = 0; c < columns; c++) sums[c] += partial[width + c];
+        }
+        for (int64_t c = 0; c < columns; c++) dgamma[c] = (float)products[c];
+        for (int64_t c = 0; c < columns; c++) dbeta[c] = (float)sums[c];
     }
 }
 

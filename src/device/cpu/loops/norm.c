@@ -2,8 +2,7 @@
  * after another. What relu lets through follows from x again, where nothing is added, so that y need not be read. */
 #include <math.h>
 
-#include "device/cpu/cpu_column.h"
-#include "device/cpu/loops/loops.h"
+#include "device/cpu/loops/columns.h"
 
 /* One pass over rows and columns gives two partial sums for each block of rows, in f64: [blocks, 2, columns]. */
 typedef struct norm_loop {
@@ -52,51 +51,32 @@ static void begin(const gp_cpu_call *call, norm_loop *loop) {
     if (loop->scale) find_coefficients(loop);
 }
 
-/* Statistics: each block in two passes over rows that are still in the cache, so that a large mean costs no digits;
- * then the blocks are merged in their order (Chan, Golub, LeVeque 1979). */
+/* Statistics: each block in one pass, then the blocks are merged in their order. */
 
 static void statistics_block(void *context, int64_t block, int64_t row, int64_t rows, int64_t column, int64_t columns) {
     const norm_loop *loop = context;
-    float mean[GP_COLUMN_TILE] = {0}, rest[GP_COLUMN_TILE] = {0}, squares[GP_COLUMN_TILE] = {0};
-    const float *first = loop->at.x.at + row * loop->at.x.rows.pitch + column;
-    for (int64_t r = 0; r < rows; r++) {
-        const float *x = first + r * loop->at.x.rows.pitch;
-        for (int64_t c = 0; c < columns; c++) mean[c] += x[c];
-    }
-    for (int64_t c = 0; c < columns; c++) mean[c] /= (float)rows;
-    for (int64_t r = 0; r < rows; r++) {
-        const float *x = first + r * loop->at.x.rows.pitch;
-        for (int64_t c = 0; c < columns; c++) {
-            float difference = x[c] - mean[c];
-            rest[c] += difference;
-            squares[c] += difference * difference;
-        }
-    }
-    /* `rest` is what rounding has left of the mean. */
-    double *means = partial_of(loop, block, 0) + column, *sums = partial_of(loop, block, 1) + column;
-    for (int64_t c = 0; c < columns; c++) {
-        double shift = (double)rest[c] / (double)rows;
-        means[c] = (double)mean[c] + shift;
-        sums[c] = (double)squares[c] - shift * (double)rest[c];
-    }
+    gp_block_statistics(loop->at.x.at + row * loop->at.x.rows.pitch + column, loop->at.x.rows.pitch, rows, columns,
+                        partial_of(loop, block, 0) + column, partial_of(loop, block, 1) + column);
 }
 
 static void merge_statistics(void *context, int64_t begin, int64_t end) {
     const norm_loop *loop = context;
-    int64_t blocks = gp_column_blocks(loop->at.x.rows.count);
-    for (int64_t c = begin; c < end; c++) {
-        double mean = 0, squares = 0, rows = 0;
-        for (int64_t b = 0; b < blocks; b++) {
-            double more = (double)(b < blocks - 1 ? GP_COLUMN_ROWS : loop->at.x.rows.count - b * GP_COLUMN_ROWS);
-            double difference = partial_of(loop, b, 0)[c] - mean;
-            double all = rows + more;
-            mean += difference * more / all;
-            squares += partial_of(loop, b, 1)[c] + difference * difference * rows * more / all;
-            rows = all;
+    int64_t rows = loop->at.x.rows.count, pitch = loop->at.stats.rows.pitch, columns;
+    for (int64_t column = begin; column < end; column += columns) {
+        double mean[GP_COLUMN_TILE] = {0}, squares[GP_COLUMN_TILE] = {0};
+        float *stats = loop->at.stats.at + column;
+        columns = end - column < GP_COLUMN_TILE ? end - column : GP_COLUMN_TILE;
+        for (int64_t b = 0; b < gp_column_blocks(rows); b++) {
+            int64_t before = b * GP_COLUMN_ROWS, more = rows - before;
+            if (more > GP_COLUMN_ROWS) more = GP_COLUMN_ROWS;
+            gp_merge_statistics(mean, squares, (double)before, partial_of(loop, b, 0) + column,
+                                partial_of(loop, b, 1) + column, (double)more, columns);
         }
-        loop->at.stats.at[c] = (float)mean;
-        loop->at.stats.at[2 * loop->at.stats.rows.pitch + c] = (float)(mean - (double)loop->at.stats.at[c]);
-        loop->at.stats.at[loop->at.stats.rows.pitch + c] = (float)(squares > 0 || isnan(squares) ? squares / rows : 0);
+        for (int64_t c = 0; c < columns; c++) {
+            stats[c] = (float)mean[c];
+            stats[pitch + c] = (float)(squares[c] > 0 || isnan(squares[c]) ? squares[c] / (double)rows : 0);
+            stats[2 * pitch + c] = (float)(mean[c] - (double)stats[c]);
+        }
     }
 }
 
@@ -198,85 +178,54 @@ static void run_rows(const gp_cpu_call *call) {
 /* Gradients of gamma and beta: partial sums Σ dy·(x − mean), Σ dy of every block; then their sums, the first divided by
  * the deviation. */
 
-static void store_sums(const norm_loop *loop, int64_t block, int64_t column, int64_t columns, const float *products,
-                       const float *sums) {
-    double *all_products = partial_of(loop, block, 0) + column;
-    double *all_sums = partial_of(loop, block, 1) + column;
-    for (int64_t c = 0; c < columns; c++) {
-        all_products[c] = (double)products[c];
-        all_sums[c] = (double)sums[c];
+static gp_gradients gradients_at(const norm_loop *loop, int64_t row, int64_t column) {
+    const gp_cpu_views *at = &loop->at;
+    gp_gradients its = {.x = at->x.at + row * at->x.rows.pitch + column,
+                        .dy = at->dy.at + row * at->dy.rows.pitch + column,
+                        .x_pitch = at->x.rows.pitch,
+                        .dy_pitch = at->dy.rows.pitch,
+                        .mean = at->mean.at + column};
+    if (at->dz.at) {
+        its.y = at->y.at + row * at->y.rows.pitch + column;
+        its.y_pitch = at->y.rows.pitch;
+        its.dz = at->dz.at + row * at->dz.rows.pitch + column;
+        its.dz_pitch = at->dz.rows.pitch;
     }
+    if (loop->scale) {
+        its.scale = loop->scale + column;
+        its.shift = loop->shift + column;
+    }
+    return its;
 }
 
-static void reduce_block(void *context, int64_t block, int64_t row, int64_t rows, int64_t column, int64_t columns) {
-    const norm_loop *loop = context;
-    float products[GP_COLUMN_TILE] = {0}, sums[GP_COLUMN_TILE] = {0};
-    const float *mean = loop->at.mean.at + column;
-    for (int64_t r = row; r < row + rows; r++) {
-        const float *x = loop->at.x.at + r * loop->at.x.rows.pitch + column,
-                    *dy = loop->at.dy.at + r * loop->at.dy.rows.pitch + column;
-        for (int64_t c = 0; c < columns; c++) {
-            products[c] += dy[c] * (x[c] - mean[c]);
-            sums[c] += dy[c];
-        }
+#define BLOCK(name, through)                                                                                           \
+    static void name(void *context, int64_t block, int64_t row, int64_t rows, int64_t column, int64_t columns) {       \
+        const norm_loop *loop = context;                                                                               \
+        gp_gradients its = gradients_at(loop, row, column);                                                            \
+        gp_block_gradients(&its, through, rows, columns, partial_of(loop, block, 0) + column,                          \
+                           partial_of(loop, block, 1) + column);                                                       \
     }
-    store_sums(loop, block, column, columns, products, sums);
-}
-
-/* Where nothing was added. */
-static void reduce_relu_block(void *context, int64_t block, int64_t row, int64_t rows, int64_t column,
-                              int64_t columns) {
-    const norm_loop *loop = context;
-    float products[GP_COLUMN_TILE] = {0}, sums[GP_COLUMN_TILE] = {0};
-    const float *mean = loop->at.mean.at + column, *scale = loop->scale + column;
-    const float *shift = loop->shift + column;
-    for (int64_t r = row; r < row + rows; r++) {
-        const float *x = loop->at.x.at + r * loop->at.x.rows.pitch + column;
-        const float *dy = loop->at.dy.at + r * loop->at.dy.rows.pitch + column;
-        for (int64_t c = 0; c < columns; c++) {
-            float difference = x[c] - mean[c], gradient = dy[c];
-            gradient = difference * scale[c] + shift[c] > 0 ? gradient : 0;
-            products[c] += gradient * difference;
-            sums[c] += gradient;
-        }
-    }
-    store_sums(loop, block, column, columns, products, sums);
-}
-
-/* Leaves the gradient of the sum too. */
-static void reduce_add_relu_block(void *context, int64_t block, int64_t row, int64_t rows, int64_t column,
-                                  int64_t columns) {
-    const norm_loop *loop = context;
-    float products[GP_COLUMN_TILE] = {0}, sums[GP_COLUMN_TILE] = {0};
-    const float *mean = loop->at.mean.at + column;
-    for (int64_t r = row; r < row + rows; r++) {
-        const float *x = loop->at.x.at + r * loop->at.x.rows.pitch + column,
-                    *y = loop->at.y.at + r * loop->at.y.rows.pitch + column;
-        const float *dy = loop->at.dy.at + r * loop->at.dy.rows.pitch + column;
-        float *dz = loop->at.dz.at + r * loop->at.dz.rows.pitch + column;
-        GP_INDEPENDENT
-        for (int64_t c = 0; c < columns; c++) {
-            float gradient = dy[c];
-            gradient = y[c] > 0 ? gradient : 0;
-            dz[c] = gradient;
-            products[c] += gradient * (x[c] - mean[c]);
-            sums[c] += gradient;
-        }
-    }
-    store_sums(loop, block, column, columns, products, sums);
-}
+BLOCK(reduce_block, GP_THROUGH_ALL)
+BLOCK(reduce_relu_block, GP_THROUGH_APPLIED)
+BLOCK(reduce_add_relu_block, GP_THROUGH_OUTPUT)
+#undef BLOCK
 
 static void merge_sums(void *context, int64_t begin, int64_t end) {
     const norm_loop *loop = context;
-    int64_t blocks = gp_column_blocks(loop->at.x.rows.count);
-    for (int64_t c = begin; c < end; c++) {
-        double products = 0, sum = 0;
+    int64_t blocks = gp_column_blocks(loop->at.x.rows.count), columns;
+    for (int64_t column = begin; column < end; column += columns) {
+        double products[GP_COLUMN_TILE] = {0}, sums[GP_COLUMN_TILE] = {0};
+        float *to = loop->at.sums.at + column;
+        columns = end - column < GP_COLUMN_TILE ? end - column : GP_COLUMN_TILE;
         for (int64_t b = 0; b < blocks; b++) {
-            products += partial_of(loop, b, 0)[c];
-            sum += partial_of(loop, b, 1)[c];
+            const double *its_products = partial_of(loop, b, 0) + column, *its_sums = partial_of(loop, b, 1) + column;
+            for (int64_t c = 0; c < columns; c++) products[c] += its_products[c];
+            for (int64_t c = 0; c < columns; c++) sums[c] += its_sums[c];
         }
-        loop->at.sums.at[c] = (float)(products * inverse_deviation(loop, c));
-        loop->at.sums.at[loop->at.sums.rows.pitch + c] = (float)sum;
+        for (int64_t c = 0; c < columns; c++) {
+            to[c] = (float)(products[c] * inverse_deviation(loop, column + c));
+            to[loop->at.sums.rows.pitch + c] = (float)sums[c];
+        }
     }
 }
 

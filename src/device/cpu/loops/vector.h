@@ -38,6 +38,60 @@ static inline void gp_store(float *to, gp_floats value) {
     *(gp_floats_at *)to = value;
 }
 
+/* Half a vector of floats, as doubles. */
+typedef double gp_doubles __attribute__((vector_size(GP_LANES * 4)));
+typedef double gp_doubles_at __attribute__((vector_size(GP_LANES * 4), aligned(8), may_alias));
+
+static inline gp_doubles gp_widen(const float *from) {
+#if defined(__AVX512F__)
+    return (gp_doubles)_mm512_cvtps_pd(_mm256_loadu_ps(from));
+#elif defined(__AVX2__)
+    return (gp_doubles)_mm256_cvtps_pd(_mm_loadu_ps(from));
+#elif defined(__SSE2__)
+    return (gp_doubles)_mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64((const void *)from)));
+#else
+    gp_doubles out;
+    for (int i = 0; i < GP_LANES / 2; i++) out[i] = (double)from[i];
+    return out;
+#endif
+}
+
+static inline gp_doubles gp_low(gp_floats value) {
+#if defined(__AVX512F__)
+    return (gp_doubles)_mm512_cvtps_pd(_mm512_castps512_ps256((__m512)value));
+#elif defined(__AVX2__)
+    return (gp_doubles)_mm256_cvtps_pd(_mm256_castps256_ps128((__m256)value));
+#elif defined(__SSE2__)
+    return (gp_doubles)_mm_cvtps_pd((__m128)value);
+#else
+    gp_doubles out;
+    for (int i = 0; i < GP_LANES / 2; i++) out[i] = (double)value[i];
+    return out;
+#endif
+}
+
+static inline gp_doubles gp_high(gp_floats value) {
+#if defined(__AVX512F__)
+    return (gp_doubles)_mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)value, 1));
+#elif defined(__AVX2__)
+    return (gp_doubles)_mm256_cvtps_pd(_mm256_extractf128_ps((__m256)value, 1));
+#elif defined(__SSE2__)
+    return (gp_doubles)_mm_cvtps_pd(_mm_movehl_ps((__m128)value, (__m128)value));
+#else
+    gp_doubles out;
+    for (int i = 0; i < GP_LANES / 2; i++) out[i] = (double)value[GP_LANES / 2 + i];
+    return out;
+#endif
+}
+
+static inline gp_doubles gp_load_doubles(const double *from) {
+    return (gp_doubles) * (const gp_doubles_at *)from;
+}
+
+static inline void gp_store_doubles(double *to, gp_doubles value) {
+    *(gp_doubles_at *)to = value;
+}
+
 static inline gp_floats gp_all(float value) {
     return value - (gp_floats){0};
 }

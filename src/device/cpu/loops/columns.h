@@ -1,0 +1,159 @@
+/* Sums over the rows of a block, for each column, in one pass: vectors are columns, and eight rows are added in
+ * registers before the sums go back to the first cache. Sums are f32 over at most GP_COLUMN_ROWS rows; callers add
+ * blocks in f64. The order is that of the rows, whatever the width of the vectors.
+ */
+#ifndef GP_DEVICE_CPU_LOOPS_COLUMNS_H
+#define GP_DEVICE_CPU_LOOPS_COLUMNS_H
+
+#include "device/cpu/loops/loops.h"
+#include "device/cpu/loops/vector.h"
+
+enum { GP_ROWS_AT_ONCE = 8 };
+
+/* Statistics. Deviations are taken from `center`, the mean of the block's first rows, so that a large mean costs no
+ * digits: it is at most √(rows/8) deviations off, and the squares at most rows/8 + 1 times as large as they would be.
+ */
+
+typedef struct gp_deviations {
+    float center[GP_COLUMN_WIDE], sum[GP_COLUMN_WIDE], squares[GP_COLUMN_WIDE];
+} gp_deviations;
+
+static inline void gp_find_center(const float *x, int64_t pitch, int64_t rows, int64_t columns, float *center) {
+    int64_t first = rows < GP_ROWS_AT_ONCE ? rows : GP_ROWS_AT_ONCE;
+    for (int64_t c = 0; c < columns; c++) center[c] = 0;
+    for (int64_t r = 0; r < first; r++)
+        for (int64_t c = 0; c < columns; c++) center[c] += x[r * pitch + c];
+    for (int64_t c = 0; c < columns; c++) center[c] /= (float)first;
+}
+
+static inline void gp_add_deviations(const float *x, int64_t pitch, int64_t rows, int64_t columns, gp_deviations *its) {
+    int64_t c = 0;
+    for (; c + GP_LANES <= columns; c += GP_LANES) {
+        gp_floats center = gp_load(its->center + c), sum = gp_load(its->sum + c), squares = gp_load(its->squares + c);
+        for (int64_t r = 0; r < rows; r++) {
+            gp_floats difference = gp_load(x + r * pitch + c) - center;
+            sum += difference;
+            squares += difference * difference;
+        }
+        gp_store(its->sum + c, sum);
+        gp_store(its->squares + c, squares);
+    }
+    for (; c < columns; c++) {
+        for (int64_t r = 0; r < rows; r++) {
+            float difference = x[r * pitch + c] - its->center[c];
+            its->sum[c] += difference;
+            its->squares[c] += difference * difference;
+        }
+    }
+}
+
+/* Of each column of a block of rows ≤ GP_COLUMN_ROWS and columns ≤ GP_COLUMN_WIDE: the mean, and the sum of the squares
+ * of what is left. */
+static inline void gp_block_statistics(const float *x, int64_t pitch, int64_t rows, int64_t columns, double *mean,
+                                       double *squares) {
+    gp_deviations its;
+    gp_find_center(x, pitch, rows, columns, its.center);
+    for (int64_t c = 0; c < columns; c++) its.sum[c] = its.squares[c] = 0;
+    int64_t r = 0;
+    for (; r + GP_ROWS_AT_ONCE <= rows; r += GP_ROWS_AT_ONCE)
+        gp_add_deviations(x + r * pitch, pitch, GP_ROWS_AT_ONCE, columns, &its);
+    gp_add_deviations(x + r * pitch, pitch, rows - r, columns, &its);
+    for (int64_t c = 0; c < columns; c++) {
+        double shift = (double)its.sum[c] / (double)rows;
+        mean[c] = (double)its.center[c] + shift;
+        squares[c] = (double)its.squares[c] - shift * (double)its.sum[c];
+    }
+}
+
+/* Joins the statistics of `more` rows to those of `before` (Chan, Golub, LeVeque 1979). */
+static inline void gp_merge_statistics(double *mean, double *squares, double before, const double *its_mean,
+                                       const double *its_squares, double more, int64_t columns) {
+    double part = more / (before + more), weight = before * part;
+    for (int64_t c = 0; c < columns; c++) {
+        double difference = its_mean[c] - mean[c];
+        mean[c] += difference * part;
+        squares[c] += its_squares[c] + difference * difference * weight;
+    }
+}
+
+/* Gradients of a normalisation: Σ g·(x − mean) and Σ g, where g is what relu lets through of dy. */
+
+typedef enum gp_through {
+    GP_THROUGH_ALL,
+    GP_THROUGH_APPLIED, /* where (x − mean)·scale + shift is above 0 */
+    GP_THROUGH_OUTPUT,  /* where y is above 0; g goes to dz */
+} gp_through;
+
+/* A block; vectors of its columns. What the kind does not need is NULL. */
+typedef struct gp_gradients {
+    const float *x, *dy, *y;
+    float *dz;
+    int64_t x_pitch, dy_pitch, y_pitch, dz_pitch;
+    const float *mean, *scale, *shift;
+} gp_gradients;
+
+typedef struct gp_gradient_sums {
+    float products[GP_COLUMN_WIDE], sums[GP_COLUMN_WIDE];
+} gp_gradient_sums;
+
+static inline void gp_add_gradient_lanes(const gp_gradients *its, gp_through through, int64_t row, int64_t rows,
+                                         int64_t c, gp_gradient_sums *to) {
+    gp_floats products = gp_load(to->products + c), sums = gp_load(to->sums + c), mean = gp_load(its->mean + c);
+    gp_floats scale = {0}, shift = {0};
+    if (through == GP_THROUGH_APPLIED) {
+        scale = gp_load(its->scale + c);
+        shift = gp_load(its->shift + c);
+    }
+    for (int64_t r = row; r < row + rows; r++) {
+        gp_floats difference = gp_load(its->x + r * its->x_pitch + c) - mean;
+        gp_floats gradient = gp_load(its->dy + r * its->dy_pitch + c);
+        if (through == GP_THROUGH_APPLIED) gradient = gp_keep(difference * scale + shift > (gp_floats){0}, gradient);
+        if (through == GP_THROUGH_OUTPUT) {
+            gradient = gp_keep(gp_load(its->y + r * its->y_pitch + c) > (gp_floats){0}, gradient);
+            gp_store(its->dz + r * its->dz_pitch + c, gradient);
+        }
+        products += gradient * difference;
+        sums += gradient;
+    }
+    gp_store(to->products + c, products);
+    gp_store(to->sums + c, sums);
+}
+
+static inline void gp_add_gradient_column(const gp_gradients *its, gp_through through, int64_t row, int64_t rows,
+                                          int64_t c, gp_gradient_sums *to) {
+    for (int64_t r = row; r < row + rows; r++) {
+        float difference = its->x[r * its->x_pitch + c] - its->mean[c], gradient = its->dy[r * its->dy_pitch + c];
+        if (through == GP_THROUGH_APPLIED) gradient = difference * its->scale[c] + its->shift[c] > 0 ? gradient : 0;
+        if (through == GP_THROUGH_OUTPUT) {
+            gradient = its->y[r * its->y_pitch + c] > 0 ? gradient : 0;
+            its->dz[r * its->dz_pitch + c] = gradient;
+        }
+        to->products[c] += gradient * difference;
+        to->sums[c] += gradient;
+    }
+}
+
+static inline void gp_add_gradients(const gp_gradients *its, gp_through through, int64_t row, int64_t rows,
+                                    int64_t columns, gp_gradient_sums *to) {
+    int64_t c = 0;
+    for (; c + GP_LANES <= columns; c += GP_LANES) gp_add_gradient_lanes(its, through, row, rows, c, to);
+    for (; c < columns; c++) gp_add_gradient_column(its, through, row, rows, c, to);
+}
+
+/* Of each column of a block, as gp_block_statistics. */
+static inline void gp_block_gradients(const gp_gradients *block, gp_through through, int64_t rows, int64_t columns,
+                                      double *products, double *sums) {
+    const gp_gradients its = *block;
+    gp_gradient_sums to;
+    for (int64_t c = 0; c < columns; c++) to.products[c] = to.sums[c] = 0;
+    int64_t r = 0;
+    for (; r + GP_ROWS_AT_ONCE <= rows; r += GP_ROWS_AT_ONCE)
+        gp_add_gradients(&its, through, r, GP_ROWS_AT_ONCE, columns, &to);
+    gp_add_gradients(&its, through, r, rows - r, columns, &to);
+    for (int64_t c = 0; c < columns; c++) {
+        products[c] = (double)to.products[c];
+        sums[c] = (double)to.sums[c];
+    }
+}
+
+#endif
