@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "device/cpu/cpu_conv_products.h"
 #include "device/cpu/cpu_onednn_plan.h"
 
 /* libgomp's; clang has no omp.h for it. */
@@ -127,6 +128,7 @@ void gp_cpu_onednn_release(gp_prepared *prepared) {
         if (argument->wanted) dnnl_memory_desc_destroy(argument->wanted);
     }
     step_fini(&plan->main);
+    gp_conv_products_destroy(&plan->products);
     free(plan);
     prepared->context = NULL;
 }
@@ -148,6 +150,14 @@ gp_status gp_onednn_plan_start(gp_prepared *prepared, gp_onednn_plan **out, gp_e
     prepared->context = plan;
     *out = plan;
     return GP_OK;
+}
+
+gp_status gp_onednn_plan_make(gp_prepared *prepared, gp_onednn_planner *fill_in, gp_error *err) {
+    gp_onednn_plan *plan = NULL;
+    GP_RETURN_IF_FAILED(gp_onednn_plan_start(prepared, &plan, err));
+    gp_status status = fill_in(prepared, plan, err);
+    if (status != GP_OK) gp_cpu_onednn_release(prepared);
+    return status;
 }
 
 void gp_onednn_plan_add(gp_onednn_plan *plan, int slot, int operand, bool written, dnnl_memory_desc_t given,
@@ -180,7 +190,7 @@ static dnnl_status_t make_move(gp_onednn_argument *argument, size_t *scratchpad)
 gp_status gp_onednn_plan_finish(gp_prepared *prepared, const_dnnl_primitive_desc_t desc, gp_error *err) {
     gp_onednn_plan *plan = prepared->context;
     size_t scratchpad = 0;
-    dnnl_status_t status = step_init(&plan->main, desc, &scratchpad);
+    dnnl_status_t status = desc ? step_init(&plan->main, desc, &scratchpad) : dnnl_success;
     if (status != dnnl_success) return gp_onednn_refused(err, &prepared->desc, "the primitive", status);
     for (int i = 0; i < plan->arguments; i++) {
         gp_onednn_argument *argument = &plan->argument[i];

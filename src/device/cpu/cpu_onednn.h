@@ -12,6 +12,7 @@
 #define GP_DEVICE_CPU_CPU_ONEDNN_H
 
 #include "device/cpu/cpu_call.h"
+#include "device/cpu/cpu_conv_choice.h"
 
 /* A oneDNN stream: one for each gp_stream, used by its worker only. */
 GP_MUST_USE gp_status gp_cpu_onednn_open(struct dnnl_stream **out, gp_error *err);
@@ -21,6 +22,10 @@ const char *gp_cpu_onednn_version(void);
 
 /* Gradients of weights: without the bias, which cpu_weights.c adds up. */
 GP_MUST_USE gp_status gp_cpu_conv_prepare(gp_prepared *prepared, gp_error *err);
+/* By a method that the caller chooses: for tests and measurements. GP_UNSUPPORTED: it cannot do that. */
+GP_MUST_USE gp_status gp_cpu_conv_prepare_as(gp_prepared *prepared, gp_conv_method method, gp_error *err);
+/* The method of a convolution that is prepared. */
+gp_conv_method gp_cpu_conv_method(const gp_prepared *prepared);
 GP_MUST_USE gp_status gp_cpu_linear_prepare(gp_prepared *prepared, gp_error *err);
 /* See gp_device_kind. *out is NULL for an op that none of the above has prepared. */
 GP_MUST_USE gp_status gp_cpu_onednn_bind(const gp_prepared *prepared, gp_bound **out, gp_error *err);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "device/cpu/cpu_conv_products.h"
 #include "device/cpu/cpu_onednn.h"
 #include "device/cpu/cpu_onednn_plan.h"
 
@@ -24,6 +25,8 @@ typedef struct execution {
 
 /* In order: moves of operands that are read, the op, moves of operands that are written. */
 struct gp_bound {
+    gp_cpu_bound_products *products; /* of an op that has them */
+    int reads;                       /* moves of operands that are read: they come first */
     int count;
     execution execution[];
 };
@@ -57,6 +60,8 @@ static dnnl_status_t bind_step(gp_bound *bound, const gp_onednn_step *step, exec
 
 static dnnl_status_t bind_main(gp_bound *bound, const gp_onednn_plan *plan) {
     execution *e;
+    bound->reads = bound->count;
+    if (plan->products) return gp_conv_products_bind(plan->products, &bound->products);
     dnnl_status_t status = bind_step(bound, &plan->main, &e);
     for (int i = 0; i < plan->arguments && status == dnnl_success; i++) {
         const gp_onednn_argument *its = &plan->argument[i];
@@ -83,6 +88,7 @@ static dnnl_status_t bind_moves(gp_bound *bound, const gp_onednn_plan *plan, boo
 void gp_cpu_onednn_unbind(gp_bound *bound) {
     for (int i = 0; i < bound->count; i++)
         for (int a = 0; a < bound->execution[i].count; a++) dnnl_memory_destroy(bound->execution[i].argument[a].memory);
+    gp_cpu_products_unbind(&bound->products);
     free(bound);
 }
 
@@ -91,13 +97,13 @@ static size_t size_of(const gp_onednn_plan *plan) {
 }
 
 size_t gp_cpu_onednn_bound_bytes(const gp_prepared *prepared) {
-    enum { MEMORY = 832 }; /* bytes of a memory object, as malloc gives them */
     const gp_onednn_plan *plan = prepared->context;
     if (!plan) return 0;
-    size_t memories = (size_t)plan->arguments + has_scratchpad(&plan->main);
+    size_t memories = plan->products ? 0 : (size_t)plan->arguments + has_scratchpad(&plan->main);
     for (int i = 0; i < plan->arguments; i++)
         if (plan->argument[i].move.primitive) memories += 2 + has_scratchpad(&plan->argument[i].move);
-    return size_of(plan) + memories * MEMORY;
+    size_t products = plan->products ? gp_conv_products_bound_bytes(plan->products) : 0;
+    return size_of(plan) + memories * GP_ONEDNN_MEMORY + products;
 }
 
 gp_status gp_cpu_onednn_bind(const gp_prepared *prepared, gp_bound **out, gp_error *err) {
@@ -129,15 +135,23 @@ static dnnl_status_t execute(const execution *e, const gp_cpu_call *call) {
     return dnnl_primitive_execute(e->primitive, call->onednn, e->count, e->argument);
 }
 
-gp_status gp_cpu_onednn_run(const gp_cpu_call *call, gp_error *err) {
-    const gp_op_desc *desc = &call->prepared->desc;
+static dnnl_status_t run_all(const gp_cpu_call *call) {
+    const gp_onednn_plan *plan = call->prepared->context;
+    const gp_bound *bound = call->bound;
     dnnl_status_t status = dnnl_success;
-    /* The number belongs to the calling thread, and one thread may run ops of several devices (tests do). */
-    omp_set_num_threads((int)desc->threads);
-    for (int i = 0; i < call->bound->count && status == dnnl_success; i++)
-        status = execute(&call->bound->execution[i], call);
-    if (status == dnnl_success) status = dnnl_stream_wait(call->onednn);
+    for (int i = 0; i <= bound->count && status == dnnl_success; i++) {
+        if (i == bound->reads && plan->products) status = gp_conv_products_run(plan, bound->products, call);
+        if (i == bound->count || status != dnnl_success) break;
+        /* The number belongs to the calling thread, and one thread may run ops of several devices (tests do). */
+        omp_set_num_threads((int)call->prepared->desc.threads);
+        status = execute(&bound->execution[i], call);
+    }
+    return status == dnnl_success ? dnnl_stream_wait(call->onednn) : status;
+}
+
+gp_status gp_cpu_onednn_run(const gp_cpu_call *call, gp_error *err) {
+    dnnl_status_t status = run_all(call);
     if (status == dnnl_success) return GP_OK;
-    return gp_fail(err, GP_DEVICE, "cpu: %s: oneDNN failed while running: %s", gp_op_name(desc->kind),
+    return gp_fail(err, GP_DEVICE, "cpu: %s: oneDNN failed while running: %s", gp_op_name(call->prepared->desc.kind),
                    dnnl_status2str(status));
 }

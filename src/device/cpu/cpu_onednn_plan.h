@@ -1,6 +1,6 @@
-/* What the files of cpu_onednn.h share: cpu_onednn_ops.c says what each op asks of oneDNN, cpu_onednn.c makes it,
- * cpu_onednn_bound.c binds it and runs it. Internal to these three. A plan belongs to the prepared op that it stands in
- * and is read-only once made: any thread may run it.
+/* What the files of cpu_onednn.h share: cpu_onednn_ops.c and cpu_onednn_conv.c say what each op asks of oneDNN,
+ * cpu_onednn.c makes it, cpu_onednn_bound.c binds it and runs it. Internal to device/cpu. A plan belongs to the
+ * prepared op that it stands in and is read-only once made: any thread may run it.
  */
 #ifndef GP_DEVICE_CPU_CPU_ONEDNN_PLAN_H
 #define GP_DEVICE_CPU_CPU_ONEDNN_PLAN_H
@@ -8,8 +8,10 @@
 #include <oneapi/dnnl/dnnl.h>
 
 #include "device/cpu/cpu_call.h"
+#include "device/cpu/cpu_conv_choice.h"
 
 enum { GP_ONEDNN_ARGUMENTS = 4 };
+enum { GP_ONEDNN_MEMORY = 832 }; /* bytes of a memory object, as malloc gives them */
 
 /* A primitive and its scratchpad, which lies at the beginning of the workspace. */
 typedef struct gp_onednn_step {
@@ -27,9 +29,13 @@ typedef struct gp_onednn_argument {
     size_t stage;              /* place in the workspace of the operand as wanted, where they differ */
 } gp_onednn_argument;
 
+struct gp_conv_products;
+
 /* The context of a prepared op. */
 typedef struct gp_onednn_plan {
-    gp_onednn_step main;
+    gp_onednn_step main;               /* without a primitive: the products are in its place */
+    struct gp_conv_products *products; /* of cpu_conv_products.h; NULL: none */
+    gp_conv_method method;             /* of a convolution */
     int arguments;
     gp_onednn_argument argument[GP_ONEDNN_ARGUMENTS];
 } gp_onednn_plan;
@@ -45,7 +51,10 @@ GP_MUST_USE gp_status gp_onednn_plan_start(gp_prepared *prepared, gp_onednn_plan
 /* The plan takes both descriptors over, NULL included. */
 void gp_onednn_plan_add(gp_onednn_plan *plan, int slot, int operand, bool written, dnnl_memory_desc_t given,
                         dnnl_memory_desc_t wanted);
-/* Makes the primitives and lays out the workspace. */
+/* Fills in the plan of a prepared op, which is released where that fails. */
+typedef gp_status gp_onednn_planner(gp_prepared *prepared, gp_onednn_plan *plan, gp_error *err);
+GP_MUST_USE gp_status gp_onednn_plan_make(gp_prepared *prepared, gp_onednn_planner *fill_in, gp_error *err);
+/* Makes the primitives and lays out the workspace. desc NULL: the plan has no main primitive. */
 GP_MUST_USE gp_status gp_onednn_plan_finish(gp_prepared *prepared, const_dnnl_primitive_desc_t desc, gp_error *err);
 
 /* The number of a layout of weights; equal layouts, equal numbers. */

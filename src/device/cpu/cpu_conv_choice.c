@@ -1,0 +1,182 @@
+#include "device/cpu/cpu_conv_choice.h"
+
+#include <assert.h>
+#include <math.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <stdio.h>
+
+#include "device/cpu/cpu_conv_table.h"
+
+static const char *const method_names[GP_CONV_METHODS] = {"direct", "product", "gathered product", "product by places"};
+static const char *const isa_names[GP_CONV_ISAS] = {"SSE4.1", "AVX2", "AVX-512"};
+
+const char *gp_conv_method_name(gp_conv_method method) {
+    return method_names[method];
+}
+
+const char *gp_conv_isa_name(gp_conv_isa isa) {
+    return isa_names[isa];
+}
+
+gp_conv_isa gp_conv_isa_now(void) {
+    dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa(); /* a set of bits: later sets contain the earlier ones */
+    if ((isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core) return GP_CONV_AVX512;
+    return (isa & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2 ? GP_CONV_AVX2 : GP_CONV_SSE41;
+}
+
+const char *gp_conv_choice_version(void) {
+    static char text[48]; /* the same, whichever thread writes it */
+    snprintf(text, sizeof text, "convolutions %d for %s", GP_CONV_TABLE_VERSION, isa_names[gp_conv_isa_now()]);
+    return text;
+}
+
+/* ---- what is possible -------------------------------------------------------------------------------------------- */
+
+static int64_t places_of(const gp_conv_shape *s) {
+    return s->outputs[0] * s->outputs[1];
+}
+
+/* A place that sees nothing has no product. A line of taps is one matrix if they lie side by side. */
+static bool every_place_sees_a_line(const gp_conv_shape *s) {
+    if (s->dilation[1] != 1 && s->kernel[1] > 1) return false;
+    for (int d = 0; d < 2; d++) {
+        for (int64_t place = 0; place < s->outputs[d]; place++) {
+            gp_taps taps = gp_conv_taps(s, d, place);
+            if (taps.begin == taps.end) return false;
+        }
+    }
+    return true;
+}
+
+size_t gp_conv_gathered_bytes(const gp_conv_shape *s, int64_t samples) {
+    return (size_t)(samples * places_of(s) * gp_conv_depth(s)) * sizeof(float);
+}
+
+int64_t gp_conv_gathered_samples(const gp_conv_shape *s) {
+    enum { CACHED = 4 << 20 };
+    int64_t samples = CACHED / (int64_t)gp_conv_gathered_bytes(s, 1), least = (s->n - 1) / GP_CONV_MOST_PRODUCTS + 1;
+    if (samples < least) samples = least;
+    return samples < s->n ? samples : s->n;
+}
+
+bool gp_conv_is_possible(const gp_conv_shape *s, gp_conv_method method) {
+    bool product = gp_conv_is_product(s);
+    if (method == GP_CONV_DIRECT) return true;
+    if (s->groups != 1) return false;
+    if (method == GP_CONV_PRODUCT || product) return method == GP_CONV_PRODUCT && product;
+    if (method == GP_CONV_GATHERED)
+        return gp_conv_gathered_bytes(s, gp_conv_gathered_samples(s)) <= GP_CONV_MOST_GATHERED;
+    return places_of(s) <= GP_CONV_MOST_PRODUCTS / s->kernel[0] && s->size[0] * s->size[1] <= GP_CONV_MOST_TARGETS &&
+           s->kernel[0] * s->kernel[1] <= GP_CONV_MOST_TARGETS && every_place_sees_a_line(s);
+}
+
+/* ---- what it costs ----------------------------------------------------------------------------------------------- */
+
+/* Lines of taps that places see, along the height. */
+static double lines_of(const gp_conv_shape *s) {
+    double lines = 0;
+    for (int64_t place = 0; place < s->outputs[0]; place++) {
+        gp_taps taps = gp_conv_taps(s, 0, place);
+        lines += (double)(taps.end - taps.begin);
+    }
+    return lines * (double)s->outputs[1];
+}
+
+gp_conv_work gp_conv_work_of(const gp_conv_shape *s, gp_op_kind kind, gp_conv_method method) {
+    double weights = (double)gp_conv_depth(s) * (double)s->out * sizeof(float);
+    double seen = gp_conv_visible_flops(s);
+    gp_conv_work work = {gp_conv_flops(s), weights, 0, 1};
+    if (method == GP_CONV_DIRECT) {
+        /* Weights, or what is added to their gradient, once for each picture. The gradient's kernels see padding too.
+         */
+        bool gradient = kind == GP_OP_CONV_BACKWARD_WEIGHTS;
+        if (!gradient) work.flops = gp_conv_visible_flops(s);
+        work.weights = gradient ? (double)s->n * weights : seen / 2 / (double)places_of(s) * sizeof(float);
+    } else if (method == GP_CONV_GATHERED) {
+        int64_t samples = gp_conv_gathered_samples(s);
+        work.moved = (double)gp_conv_gathered_bytes(s, s->n);
+        work.products = (double)((s->n + samples - 1) / samples);
+        work.weights *= work.products;
+    } else if (method == GP_CONV_PLACES) {
+        /* Each product reads its part of the weights, and reads and writes its result. */
+        double lines = lines_of(s);
+        work = (gp_conv_work){seen, seen / 2 / (double)s->n * sizeof(float), 0, lines};
+        if (kind == GP_OP_CONV_BACKWARD_WEIGHTS)
+            work.moved = work.weights + weights;
+        else
+            work.moved = kind == GP_OP_CONV_FORWARD ? lines * (double)(s->n * s->out) * sizeof(float)
+                                                    : seen / 2 / (double)s->out * sizeof(float);
+    }
+    return work;
+}
+
+static const gp_conv_row table[] = {
+#define ROW(isa, threads, method, kind, flops, weights, moved, each)                                                   \
+    {GP_CONV_##isa, threads, GP_CONV_##method, GP_OP_CONV_##kind, {flops, weights, moved, each}},
+#include "device/cpu/cpu_conv_table.inc"
+#undef ROW
+};
+
+/* Rows for two threads stand for more. */
+static const gp_conv_row *find_row(gp_conv_isa isa, uint32_t threads, gp_conv_method method, gp_op_kind kind) {
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        const gp_conv_row *row = &table[i];
+        if (row->isa == isa && row->method == method && row->kind == kind && row->threads == (threads > 1 ? 2 : 1))
+            return row;
+    }
+    return NULL;
+}
+
+double gp_conv_expected(const gp_conv_shape *shape, gp_op_kind kind, gp_conv_method method, gp_conv_isa isa,
+                        uint32_t threads) {
+    const gp_conv_row *row = find_row(isa, threads, method, kind);
+    gp_conv_work work = gp_conv_work_of(shape, kind, method);
+    if (!row) return method == GP_CONV_DIRECT ? 0 : INFINITY;
+    return 1e-6 * (work.flops / row->rate.flops + work.weights / row->rate.weights + work.moved / row->rate.moved) +
+           1e-3 * work.products * row->rate.each;
+}
+
+/* ---- the choice -------------------------------------------------------------------------------------------------- */
+
+typedef struct best {
+    gp_conv_method method;
+    double cost;
+} best;
+
+/* With the weights in one of the two formats. A method that wants the other one has a reorder before it, or after it.
+ */
+static best find_best(const gp_conv_shape *shape, gp_op_kind kind, bool by_taps, bool stays, gp_conv_isa isa,
+                      uint32_t threads) {
+    double bytes = (double)gp_conv_depth(shape) * (double)shape->out * sizeof(float);
+    double reorder = 2e-6 * bytes / GP_CONV_REORDER;
+    best found = {GP_CONV_DIRECT, INFINITY};
+    for (int m = 0; m < GP_CONV_METHODS; m++) {
+        gp_conv_method method = (gp_conv_method)m;
+        if (!gp_conv_is_possible(shape, method)) continue;
+        double cost = gp_conv_expected(shape, kind, method, isa, threads);
+        /* A gradient in oneDNN's own format is reordered to the master's in any case, unless it must stay there. */
+        bool always = kind == GP_OP_CONV_BACKWARD_WEIGHTS && !by_taps && !stays;
+        if (always || (method != GP_CONV_DIRECT) != by_taps) cost += reorder;
+        if (cost < found.cost) found = (best){method, cost};
+    }
+    return found;
+}
+
+static double all_three(const gp_conv_shape *shape, bool by_taps, gp_conv_isa isa, uint32_t threads) {
+    static const gp_op_kind kinds[] = {GP_OP_CONV_FORWARD, GP_OP_CONV_BACKWARD_DATA, GP_OP_CONV_BACKWARD_WEIGHTS};
+    double sum = 0;
+    for (int i = 0; i < 3; i++) sum += find_best(shape, kinds[i], by_taps, false, isa, threads).cost;
+    return sum;
+}
+
+gp_conv_choice gp_conv_choose(const gp_op_desc *desc, gp_conv_weights weights, gp_conv_isa isa) {
+    gp_conv_shape shape = gp_conv_shape_of(desc);
+    bool by_taps = weights == GP_CONV_WEIGHTS_BY_TAPS;
+    if (weights == GP_CONV_WEIGHTS_ANY)
+        by_taps = all_three(&shape, true, isa, desc->threads) < all_three(&shape, false, isa, desc->threads);
+    gp_conv_method method =
+        find_best(&shape, desc->kind, by_taps, weights == GP_CONV_WEIGHTS_OTHER, isa, desc->threads).method;
+    /* The gradient lies as the method writes it; the weights lie alike for all three ops. */
+    if (desc->kind == GP_OP_CONV_BACKWARD_WEIGHTS) by_taps = method != GP_CONV_DIRECT;
+    return (gp_conv_choice){method, by_taps};
+}

@@ -1,0 +1,57 @@
+/* How the CPU computes a convolution: one of several methods, chosen when its op is prepared. Internal to device/cpu.
+ *
+ * The choice is a pure function of the descriptor, the instruction set that oneDNN uses, and cpu_conv_table.inc, which
+ * bench/convolutions.c makes from measurements. A run never measures in order to choose. The forward op and the two
+ * backward ops of a convolution are looked at together, whichever of them asks: they share one copy of the weights. Any
+ * thread.
+ */
+#ifndef GP_DEVICE_CPU_CPU_CONV_CHOICE_H
+#define GP_DEVICE_CPU_CPU_CONV_CHOICE_H
+
+#include "device/cpu/cpu_conv_shape.h"
+
+typedef enum gp_conv_method {
+    GP_CONV_DIRECT,  /* oneDNN's convolution */
+    GP_CONV_PRODUCT, /* the others: see cpu_conv_products.h */
+    GP_CONV_GATHERED,
+    GP_CONV_PLACES,
+    GP_CONV_METHODS
+} gp_conv_method;
+
+const char *gp_conv_method_name(gp_conv_method method);
+
+/* Limits: products of an op; of GP_CONV_PLACES places of the input, or taps; of GP_CONV_GATHERED bytes of rows. */
+enum { GP_CONV_MOST_PRODUCTS = 48, GP_CONV_MOST_TARGETS = 256, GP_CONV_MOST_GATHERED = 16 << 20 };
+/* Whether a method can compute it at all. */
+bool gp_conv_is_possible(const gp_conv_shape *shape, gp_conv_method method);
+
+/* Samples whose rows are gathered at once, and their bytes: as many as the cache holds. */
+int64_t gp_conv_gathered_samples(const gp_conv_shape *shape);
+size_t gp_conv_gathered_bytes(const gp_conv_shape *shape, int64_t samples);
+
+/* Of the weights, or their gradient: the format that the descriptor gives. */
+typedef enum gp_conv_weights {
+    GP_CONV_WEIGHTS_ANY,     /* the device may choose */
+    GP_CONV_WEIGHTS_BY_TAPS, /* as the methods take them that are products */
+    GP_CONV_WEIGHTS_OTHER
+} gp_conv_weights;
+
+typedef struct gp_conv_choice {
+    gp_conv_method method;
+    bool by_taps; /* the format to choose for the weights; else the one that oneDNN wants */
+} gp_conv_choice;
+
+/* The instruction sets that the table tells apart. */
+typedef enum gp_conv_isa { GP_CONV_SSE41, GP_CONV_AVX2, GP_CONV_AVX512, GP_CONV_ISAS } gp_conv_isa;
+gp_conv_isa gp_conv_isa_now(void);
+const char *gp_conv_isa_name(gp_conv_isa isa);
+
+gp_conv_choice gp_conv_choose(const gp_op_desc *desc, gp_conv_weights weights, gp_conv_isa isa);
+/* What the table expects of a method that is possible. Milliseconds, without reorders of weights. */
+double gp_conv_expected(const gp_conv_shape *shape, gp_op_kind kind, gp_conv_method method, gp_conv_isa isa,
+                        uint32_t threads);
+
+/* "convolutions 1, avx2": the version of the table, and the instruction set. Static storage. */
+const char *gp_conv_choice_version(void);
+
+#endif

@@ -1,0 +1,328 @@
+/* The methods by which the CPU computes convolutions: each against the reference device, on every case that it can
+ * compute; the same bits on each run and at each address; gradients of weights added to; and the choice, which is a
+ * function of its arguments. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "device/cpu/cpu.h"
+#include "device/cpu/cpu_conv_table.h"
+#include "device/cpu/cpu_onednn.h"
+#include "device/op_cases.h"
+#include "device/op_trial.h"
+#include "device/ref/ref.h"
+
+#define ASSERT_OK(expression)                                                                                          \
+    do {                                                                                                               \
+        if ((expression) != GP_OK) fail_msg("%s", err.text);                                                           \
+    } while (0)
+
+static const gp_op_kind kinds[] = {GP_OP_CONV_FORWARD, GP_OP_CONV_BACKWARD_DATA, GP_OP_CONV_BACKWARD_WEIGHTS};
+enum { KINDS = 3, TOLERANCE_SHARE = 500000 /* 2e-6 */ };
+
+/* ThreadSanitizer does not see libgomp's barriers, but these methods have none. */
+enum { MOST_THREADS = 3 };
+
+static bool is_conv(gp_op_kind kind) {
+    return kind == kinds[0] || kind == kinds[1] || kind == kinds[2];
+}
+
+/* Device kinds that use one method only. */
+#define FORCED(METHOD)                                                                                                 \
+    static gp_status prepare_##METHOD(gp_prepared *prepared, gp_error *err) {                                          \
+        if (!is_conv(prepared->desc.kind)) return gp_cpu_kind.prepare(prepared, err); /* a reorder */                  \
+        return gp_cpu_conv_prepare_as(prepared, GP_CONV_##METHOD, err);                                                \
+    }
+FORCED(DIRECT)
+FORCED(PRODUCT)
+FORCED(GATHERED)
+FORCED(PLACES)
+
+static gp_device_kind kind_of(gp_conv_method method) {
+    gp_status (*const prepare[])(gp_prepared *, gp_error *) = {prepare_DIRECT, prepare_PRODUCT, prepare_GATHERED,
+                                                               prepare_PLACES};
+    gp_device_kind kind = gp_cpu_kind;
+    kind.prepare = prepare[method];
+    return kind;
+}
+
+static int weights_of(gp_op_kind kind) {
+    return kind == GP_OP_CONV_BACKWARD_WEIGHTS ? (int)GP_CONV_BACKWARD_WEIGHTS_DW : (int)GP_CONV_FORWARD_W;
+}
+
+/* More corners: what the methods care about. Samples, side, in, out, kernel, stride, padding, dilation. */
+static const int64_t corners[][8] = {
+    {5, 1, 17, 33, 3, 1, 1, 1},  {64, 2, 16, 48, 3, 1, 1, 1}, {3, 2, 8, 16, 3, 2, 1, 1}, {7, 4, 5, 3, 1, 2, 0, 1},
+    {33, 1, 64, 17, 1, 1, 0, 1}, {2, 3, 33, 20, 2, 1, 0, 1},  {4, 4, 8, 8, 3, 1, 1, 1},  {3, 5, 4, 6, 3, 1, 2, 2},
+    {2, 3, 16, 16, 5, 1, 2, 1},  {40, 2, 3, 40, 2, 1, 0, 1},  {17, 3, 7, 9, 3, 3, 1, 1}, {1, 1, 1, 1, 1, 1, 0, 1},
+    {2, 2, 6, 5, 3, 1, 2, 1},    {6, 4, 3, 70, 1, 1, 0, 1},   {3, 2, 9, 8, 1, 2, 0, 1},
+};
+enum { CORNERS = sizeof corners / sizeof *corners, CASES = GP_OP_CASES + CORNERS };
+
+static void set(gp_op_case *c, int operand, const int64_t dim[4]) {
+    int64_t wide[4] = {dim[0], dim[1], dim[2], dim[3] + c->number % 3};
+    c->desc.operand[operand] = gp_tensor_channels(gp_tensor_plain(GP_F32, 4, wide), dim[3]);
+}
+
+static void make_corner(gp_op_case *c, const int64_t *v) {
+    int64_t outputs = (v[1] + 2 * v[6] - v[7] * (v[4] - 1) - 1) / v[5] + 1;
+    const int64_t x[] = {v[0], v[1], v[1], v[2]}, y[] = {v[0], outputs, outputs, v[3]};
+    c->desc.attributes.conv = (gp_conv_attributes){{v[4], v[4]}, {v[5], v[5]}, {v[6], v[6]}, {v[7], v[7]}, 1};
+    for (int i = 0; i < (int)c->desc.operands; i++) {
+        switch ((int)gp_op_operand_named(c->desc.kind, i)) {
+        case GP_NAME_X:
+        case GP_NAME_DX: set(c, i, x); break;
+        case GP_NAME_Y:
+        case GP_NAME_DY: set(c, i, y); break;
+        case GP_NAME_W:
+        case GP_NAME_DW:
+            c->desc.operand[i] = gp_tensor_plain(GP_F32, 4, (const int64_t[]){v[3], v[2], v[4], v[4]});
+            break;
+        default:
+            if (c->desc.operand[i].present) c->desc.operand[i] = gp_tensor_plain(GP_F32, 1, &v[3]);
+            break;
+        }
+    }
+}
+
+/* The gradient of the bias is not the methods' (cpu_weights.c). */
+static void make_case(gp_op_kind kind, int number, uint32_t threads, bool adds, gp_op_case *out) {
+    gp_op_case_make(kind, number < GP_OP_CASES ? number : number % 4, GP_F32, out);
+    out->number = number;
+    if (number >= GP_OP_CASES) make_corner(out, corners[number - GP_OP_CASES]);
+    out->desc.threads = threads;
+    out->desc.flags = kind == GP_OP_CONV_BACKWARD_WEIGHTS && adds ? GP_OP_ACCUMULATE : 0;
+    out->desc.operand[weights_of(kind)].format = GP_FORMAT_ANY;
+    if (kind != GP_OP_CONV_BACKWARD_WEIGHTS) return;
+    out->fill[GP_CONV_BACKWARD_WEIGHTS_DW] = GP_CASE_NORMAL;
+    out->desc.operand[GP_CONV_BACKWARD_WEIGHTS_DB] = (gp_tensor){0};
+}
+
+static bool is_possible(const gp_op_case *c, gp_conv_method method) {
+    gp_conv_shape shape = gp_conv_shape_of(&c->desc);
+    return gp_conv_is_possible(&shape, method);
+}
+
+static void check_against_ref(gp_op_kind kind, gp_conv_method method, int number, uint32_t threads, bool adds,
+                              int *checked) {
+    const gp_device_kind device = kind_of(method);
+    trial got, want;
+    make_case(kind, number, threads, adds, &got.op_case);
+    if (!is_possible(&got.op_case, method) || (adds && method == GP_CONV_DIRECT)) return;
+    want.op_case = got.op_case;
+    want.op_case.desc.threads = 1;
+    want.op_case.desc.operand[weights_of(kind)].format = GP_FORMAT_PLAIN;
+    trial_fill(&got);
+    trial_fill(&want);
+    trial_run(&gp_ref_kind, &want);
+    trial_run(&device, &got);
+    trial_compare(&got, &want, 1.0 / TOLERANCE_SHARE);
+    trial_fini(&got);
+    trial_fini(&want);
+    ++*checked;
+}
+
+static void test_against_ref(void **state) {
+    (void)state;
+    for (int m = 0; m < GP_CONV_METHODS; m++) {
+        for (int k = 0; k < KINDS; k++) {
+            int checked = 0;
+            for (int number = 0; number < CASES; number += GP_OP_CASES_STEP) {
+                uint32_t threads = m == GP_CONV_DIRECT ? 1 : 1 + (uint32_t)number % MOST_THREADS;
+                check_against_ref(kinds[k], (gp_conv_method)m, number, threads, false, &checked);
+                check_against_ref(kinds[k], (gp_conv_method)m, number, threads, true, &checked);
+            }
+            if (GP_OP_CASES_STEP == 1) assert_true(checked > 5);
+        }
+    }
+}
+
+/* ---- bits -------------------------------------------------------------------------------------------------------- */
+
+/* Runs the op at addresses `shift` floats from the alignment; the written operand, for the caller to free. */
+static void *run_at(const gp_prepared *prepared, const trial *t, size_t shift, int fill, size_t *bytes) {
+    gp_error err = {0};
+    gp_device *device;
+    gp_stream *stream;
+    void *blocks[GP_MAX_OPERANDS] = {NULL}, *address[GP_MAX_OPERANDS] = {NULL}, *workspace = NULL, *result = NULL;
+    const gp_device_spec spec = {&gp_cpu_kind, 0, (int)prepared->desc.threads, 0};
+    ASSERT_OK(gp_cpu_kind.open(&spec, &device, &err));
+    ASSERT_OK(gp_cpu_kind.stream_create(device, false, &stream, &err));
+    ASSERT_OK(gp_cpu_kind.reserve(device, prepared->workspace + 1, &workspace, &err));
+    memset(workspace, fill ? 0xff : 0, prepared->workspace); /* NaN: nothing is read before it is written */
+    for (int i = 0; i < (int)prepared->desc.operands; i++) {
+        const gp_tensor *tensor = &prepared->desc.operand[i];
+        if (!tensor->present) continue;
+        size_t has = gp_tensor_bytes(tensor), wants = prepared->operand[i].bytes;
+        ASSERT_OK(
+            gp_cpu_kind.reserve(device, (has > wants ? has : wants) + shift * sizeof(float) + 1, &blocks[i], &err));
+        address[i] = (float *)blocks[i] + shift;
+        memcpy(address[i], t->host[i], has < wants ? has : wants);
+    }
+    const gp_op_args args = {0};
+    ASSERT_OK(gp_device_run(&gp_cpu_kind, stream, prepared, address, workspace, &args, &err));
+    for (int i = 0; i < (int)prepared->desc.operands; i++) {
+        if (!blocks[i]) continue;
+        if (gp_op_writes(prepared->desc.kind, i)) {
+            *bytes = prepared->operand[i].bytes;
+            result = malloc(*bytes);
+            assert_non_null(result);
+            memcpy(result, address[i], *bytes);
+        }
+        gp_cpu_kind.unreserve(device, blocks[i]);
+    }
+    gp_cpu_kind.unreserve(device, workspace);
+    gp_cpu_kind.stream_destroy(stream);
+    gp_cpu_kind.close(device);
+    return result;
+}
+
+/* Runs at other addresses, and with other numbers in the workspace, give equal bits. */
+static void check_bits(gp_op_kind kind, gp_conv_method method, int number) {
+    const gp_device_kind device = kind_of(method);
+    gp_error err = {0};
+    char text[GP_CASE_TEXT];
+    trial t;
+    gp_op_cache *cache;
+    void *first = NULL;
+    make_case(kind, number, method == GP_CONV_DIRECT ? 1 : 1 + (uint32_t)number % MOST_THREADS,
+              number % 2 && method != GP_CONV_DIRECT, &t.op_case);
+    if (!is_possible(&t.op_case, method)) return;
+    trial_fill(&t);
+    ASSERT_OK(gp_op_cache_create(&cache, &err));
+    for (int run = 0; run < 3; run++) {
+        const gp_prepared *prepared;
+        size_t bytes = 0;
+        ASSERT_OK(gp_op_prepare(cache, &device, &t.op_case.desc, &prepared, &err));
+        void *result = run_at(prepared, &t, run == 1 ? 5 : 0, run, &bytes);
+        if (first && memcmp(first, result, bytes) != 0)
+            fail_msg("%s by %s: other bits in run %d", gp_op_case_text(text, &t.op_case), gp_conv_method_name(method),
+                     run);
+        if (!first)
+            first = result;
+        else
+            free(result);
+    }
+    free(first);
+    gp_op_cache_destroy(&cache);
+    trial_fini(&t);
+}
+
+static void test_bits(void **state) {
+    (void)state;
+    for (int m = 0; m < GP_CONV_METHODS; m++)
+        for (int k = 0; k < KINDS; k++)
+            for (int number = 0; number < CASES; number += GP_OP_CASES_STEP)
+                check_bits(kinds[k], (gp_conv_method)m, number);
+}
+
+/* ---- the choice -------------------------------------------------------------------------------------------------- */
+
+static gp_op_desc describe(gp_op_kind kind, const int64_t *corner, uint32_t threads) {
+    gp_op_case c;
+    make_case(kind, GP_OP_CASES, threads, false, &c);
+    c.number = 0;
+    make_corner(&c, corner);
+    c.desc.operand[weights_of(kind)].format = GP_FORMAT_ANY;
+    return c.desc;
+}
+
+/* The three ops of a convolution agree on one format of the weights. */
+static void test_one_format(void **state) {
+    (void)state;
+    static const int64_t shapes[][8] = {
+        {64, 1, 512, 2048, 1, 1, 0, 1}, {64, 2, 256, 256, 3, 1, 1, 1}, {64, 8, 64, 64, 3, 1, 1, 1},
+        {64, 1, 512, 512, 3, 1, 1, 1},  {4, 56, 64, 256, 1, 1, 0, 1},  {64, 4, 128, 128, 3, 1, 1, 1},
+    };
+    gp_error err = {0};
+    gp_op_cache *cache;
+    ASSERT_OK(gp_op_cache_create(&cache, &err));
+    int by_taps = 0;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        gp_format format[KINDS];
+        gp_conv_choice choice[KINDS];
+        for (int k = 0; k < KINDS; k++) {
+            const gp_prepared *prepared, *again;
+            gp_op_desc desc = describe(kinds[k], shapes[i], 1);
+            choice[k] = gp_conv_choose(&desc, GP_CONV_WEIGHTS_ANY, gp_conv_isa_now());
+            ASSERT_OK(gp_op_prepare(cache, &gp_cpu_kind, &desc, &prepared, &err));
+            format[k] = prepared->operand[weights_of(kinds[k])].format;
+            assert_int_equal(gp_cpu_conv_method(prepared), choice[k].method);
+            /* As the stage prepares it then: in the format that was chosen. */
+            desc.operand[weights_of(kinds[k])].format = format[k];
+            ASSERT_OK(gp_op_prepare(cache, &gp_cpu_kind, &desc, &again, &err));
+            assert_int_equal(gp_cpu_conv_method(again), choice[k].method);
+        }
+        assert_int_equal(choice[0].by_taps, choice[1].by_taps);
+        if (choice[0].by_taps) assert_int_equal(format[0], format[1]);
+        if (choice[0].by_taps && choice[2].by_taps) assert_int_equal(format[0], format[2]);
+        by_taps += choice[0].by_taps;
+    }
+    assert_true(by_taps > 0);
+    gp_op_cache_destroy(&cache);
+}
+
+/* Small pictures are products on every instruction set, large ones with many channels are not gathered. */
+static void test_choice(void **state) {
+    (void)state;
+    static const int64_t tiny[] = {64, 1, 512, 2048, 1, 1, 0, 1}, large[] = {16, 56, 64, 64, 3, 1, 1, 1};
+    static const int64_t centre[] = {64, 1, 512, 512, 3, 1, 1, 1};
+    for (int isa = 0; isa < GP_CONV_ISAS; isa++) {
+        for (uint32_t threads = 1; threads <= 4; threads++) {
+            for (int k = 0; k < KINDS; k++) {
+                gp_op_desc a = describe(kinds[k], tiny, threads), b = describe(kinds[k], large, threads);
+                gp_op_desc c = describe(kinds[k], centre, threads);
+                for (int again = 0; again < 2; again++) {
+                    assert_int_equal(gp_conv_choose(&a, GP_CONV_WEIGHTS_ANY, (gp_conv_isa)isa).method, GP_CONV_PRODUCT);
+                    assert_int_equal(gp_conv_choose(&b, GP_CONV_WEIGHTS_ANY, (gp_conv_isa)isa).method, GP_CONV_DIRECT);
+                    assert_int_equal(gp_conv_choose(&c, GP_CONV_WEIGHTS_ANY, (gp_conv_isa)isa).method, GP_CONV_PLACES);
+                }
+            }
+        }
+    }
+}
+
+/* More of anything never takes less time: a row of the table with a rate below 0 would. */
+static void test_monotone(void **state) {
+    (void)state;
+    for (int isa = 0; isa < GP_CONV_ISAS; isa++) {
+        for (int m = 0; m < GP_CONV_METHODS; m++) {
+            for (int k = 0; k < KINDS; k++) {
+                for (int64_t channels = 16; channels < 2048; channels *= 2) {
+                    gp_conv_shape s = {.n = 8,
+                                       .in = channels,
+                                       .out = channels,
+                                       .groups = 1,
+                                       .size = {2, 2},
+                                       .outputs = {2, 2},
+                                       .kernel = {3, 3},
+                                       .stride = {1, 1},
+                                       .pad = {1, 1},
+                                       .dilation = {1, 1}};
+                    if (m == GP_CONV_PRODUCT) s.kernel[0] = s.kernel[1] = 1, s.pad[0] = s.pad[1] = 0;
+                    double less = gp_conv_expected(&s, kinds[k], (gp_conv_method)m, (gp_conv_isa)isa, 1);
+                    s.out *= 2;
+                    double more = gp_conv_expected(&s, kinds[k], (gp_conv_method)m, (gp_conv_isa)isa, 1);
+                    assert_true(less > 0 && more > less);
+                    s.n *= 2;
+                    assert_true(gp_conv_expected(&s, kinds[k], (gp_conv_method)m, (gp_conv_isa)isa, 1) > more);
+                    assert_true(gp_conv_expected(&s, kinds[k], (gp_conv_method)m, (gp_conv_isa)isa, 2) > 0);
+                }
+            }
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_against_ref), cmocka_unit_test(test_bits),     cmocka_unit_test(test_one_format),
+        cmocka_unit_test(test_choice),      cmocka_unit_test(test_monotone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
