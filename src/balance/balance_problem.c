@@ -174,7 +174,7 @@ static void read_stage(const gp_plan *plan, int s, int micro_batches, int64_t sa
     }
     out->fixed = largest(out->fixed, fixed);
     out->saved = largest(out->saved, saved);
-    out->transient = largest(out->transient, (int64_t)(stage->transient + stage->workspace));
+    out->transient = largest(out->transient, (int64_t)gp_stage_plan_running(stage));
 }
 
 static gp_status plan_layers(const gp_plan_request *request, int worker, int64_t samples, gp_plan **out,

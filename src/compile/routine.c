@@ -134,6 +134,7 @@ static size_t workspace_of(const gp_staged_op *op) {
 
 static gp_status add_homeless(placer *p, int thing, size_t bytes, int64_t first, int64_t last, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_GROW(&p->items, &p->capacity, p->count + 1, err));
+    if (p->spare && p->spare->apart) last = INT64_MAX - 1;
     p->items[p->count++] = (homeless){thing, {.bytes = bytes, .first = first, .last = last}};
     return GP_OK;
 }
@@ -195,9 +196,27 @@ static gp_status place_one(placer *p, homeless *it, gp_error *err) {
     return GP_OK;
 }
 
+/* No packing into an area of its own takes less. */
+static gp_status find_most_alive(const placer *p, size_t *out, gp_error *err) {
+    size_t *begins = NULL, alive = 0; /* [op]: bytes that begin there, less those that ended before; wraps around */
+    GP_RETURN_IF_FAILED(GP_NEW(&begins, p->b->list->count + 1, err));
+    for (size_t i = 0; i < p->count; i++) {
+        begins[p->items[i].stretch.first] += p->items[i].stretch.bytes;
+        if (p->items[i].stretch.last < (int64_t)p->b->list->count)
+            begins[p->items[i].stretch.last + 1] -= p->items[i].stretch.bytes;
+    }
+    for (size_t o = 0; o < p->b->list->count; o++) {
+        alive += begins[o];
+        if (alive > *out) *out = alive;
+    }
+    free(begins);
+    return GP_OK;
+}
+
 static gp_status place_all(placer *p, gp_routine *out, gp_error *err) {
     size_t things = 0;
     GP_RETURN_IF_FAILED(list_homeless(p, err));
+    GP_RETURN_IF_FAILED(find_most_alive(p, &out->alive, err));
     if (p->spare) GP_RETURN_IF_FAILED(take_saved(p, err));
     if (p->count > 0) qsort(p->items, p->count, sizeof *p->items, by_size);
     for (size_t i = 0; i < p->count; i++) {

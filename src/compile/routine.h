@@ -30,6 +30,8 @@ typedef enum gp_area {
     GP_AREA_GRAD,
     GP_AREA_FIXED,     /* parameters and all else that outlives the step; offsets from the stage's start */
     GP_AREA_TRANSIENT, /* lives within one instruction */
+    GP_AREA_EVALUATE,  /* likewise, in evaluations, which save nothing: begins before the transient area */
+    GP_AREAS
 } gp_area;
 
 typedef struct gp_address {
@@ -79,6 +81,7 @@ typedef struct gp_routine {
     size_t count;
     size_t transient; /* bytes of the transient area that things take */
     size_t workspace; /* what workspaces add to that */
+    size_t alive;     /* the most that such things and a workspace are at one op, wherever they lie */
 } gp_routine;
 
 void gp_routine_fini(gp_routine *routine);
@@ -122,7 +125,8 @@ GP_MUST_USE gp_status gp_staged_add(gp_staged_list *list, gp_staged_op op, gp_er
 /* The saved frame of a routine that may use its bytes for things of its own and for workspaces: before a saved thing is
  * written, and after it was read last. */
 typedef struct gp_spare {
-    size_t bytes;           /* of the frame */
+    bool apart;             /* nothing shares bytes with anything else, neither here nor in the transient area */
+    size_t bytes;           /* of the frame; 0: none may be used */
     bool written;           /* its things were written before; false: this routine writes them */
     const gp_packed *taken; /* stretches that are no thing's here, and yet not free; borrowed */
     size_t taken_count;

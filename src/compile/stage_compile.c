@@ -240,15 +240,29 @@ static gp_status build(const gp_stage_compiler *c, gp_sized *sized, const gp_add
     gp_status status = GP_NEW(&things, c->thing_count, err);
     if (status == GP_OK && has_spare(kind)) status = find_pulled(c, sized, &pulled, err);
     if (status == GP_OK) {
-        gp_spare spare = {sized->frame[GP_FRAME_SAVED], is_backward(kind), pulled,
-                          c->request->any_keep && kind != GP_ROUTINE_KEEP ? c->stage->gives.count : 0};
+        bool used = has_spare(kind) && !c->request->apart;
+        const gp_spare spare = {
+            .apart = c->request->apart,
+            .bytes = used ? sized->frame[GP_FRAME_SAVED] : 0,
+            .written = is_backward(kind),
+            .taken = pulled,
+            .taken_count = used && c->request->any_keep && kind != GP_ROUTINE_KEEP ? c->stage->gives.count : 0};
         place_things(c, sized, at, kind, things);
-        status = gp_routine_build(list, run, things, c->thing_count, has_spare(kind) ? &spare : NULL,
-                                  &sized->routine[kind], err);
+        status = gp_routine_build(list, run, things, c->thing_count, &spare, &sized->routine[kind], err);
     }
     free(pulled);
     free(things);
     return status;
+}
+
+/* An evaluation's transients have an area of their own. */
+static void move_to_evaluation(gp_routine *routine) {
+    for (size_t o = 0; o < routine->count; o++) {
+        gp_exec_op *op = &routine->ops[o];
+        for (int i = 0; i < GP_MAX_OPERANDS; i++)
+            if (op->operand[i].area == GP_AREA_TRANSIENT) op->operand[i].area = GP_AREA_EVALUATE;
+        if (op->workspace.area == GP_AREA_TRANSIENT) op->workspace.area = GP_AREA_EVALUATE;
+    }
 }
 
 static gp_status compile_training(gp_stage_compiler *c, gp_sized *sized, const gp_address *at, const selection *run,
@@ -284,6 +298,7 @@ gp_status gp_stage_compile(gp_stage_plan *plan, const gp_stage_request *request,
     if (status == GP_OK && sized->training) status = compile_training(&c, sized, at, &run, err);
     if (status == GP_OK && sized->evaluation)
         status = build(&c, sized, at, GP_ROUTINE_EVALUATE, &c.evaluate, NULL, err);
+    if (status == GP_OK && sized->evaluation) move_to_evaluation(&sized->routine[GP_ROUTINE_EVALUATE]);
     free(at);
     free(run.input);
     free(run.weight);

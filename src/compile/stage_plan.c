@@ -22,7 +22,12 @@ static gp_status compile_sizes(gp_stage_plan *plan, const gp_stage_request *requ
         sized->evaluation = request->sizes[i].evaluation;
         GP_RETURN_IF_FAILED(gp_stage_compile(plan, request, sized, err));
         GP_RETURN_IF_FAILED(gp_stage_find_users(plan, request, sized, err));
-        for (int r = 0; r < GP_ROUTINES; r++) gp_stage_plan_fit(plan, &sized->routine[r]);
+        const gp_routine *evaluate = &sized->routine[GP_ROUTINE_EVALUATE];
+        for (int r = 0; r < GP_ROUTINES; r++)
+            if (r != GP_ROUTINE_EVALUATE) gp_stage_plan_fit(plan, &sized->routine[r]);
+        if (evaluate->transient + evaluate->workspace > plan->evaluation)
+            plan->evaluation = evaluate->transient + evaluate->workspace;
+        if (evaluate->alive > plan->alive) plan->alive = evaluate->alive;
         for (int f = 0; f < GP_FRAMES; f++)
             if (sized->frame[f] > plan->frame_stride[f]) plan->frame_stride[f] = sized->frame[f];
     }
@@ -42,6 +47,11 @@ gp_status gp_stage_plan_init(gp_stage_plan *plan, const gp_stage_request *reques
     gp_stage_plan_fit(plan, &plan->norm);
     gp_stage_plan_fit(plan, &plan->clip);
     return GP_OK;
+}
+
+size_t gp_stage_plan_running(const gp_stage_plan *plan) {
+    size_t others = plan->transient + plan->workspace;
+    return plan->evaluation > others ? plan->evaluation : others;
 }
 
 void gp_stage_plan_fini(gp_stage_plan *plan) {

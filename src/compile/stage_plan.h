@@ -145,7 +145,9 @@ typedef struct gp_stage_plan {
     size_t frame_base[GP_FRAMES], frame_stride[GP_FRAMES]; /* from the stage's start */
     int slots[GP_FRAMES];
     size_t bytes;                /* of all but the transient area, which the worker's stages share */
-    size_t transient, workspace; /* of the routine that takes most of both together */
+    size_t transient, workspace; /* of the routine that takes most of both together, but for evaluations */
+    size_t evaluation;           /* transients and workspaces of the evaluation that takes most */
+    size_t alive;                /* of gp_routine, of the routine that has most */
     size_t memory[GP_MEMORY_KINDS];
 } gp_stage_plan;
 
@@ -163,7 +165,7 @@ typedef struct gp_stage_request {
     gp_update update;
     double clip_norm;
     bool predict;
-    bool unfused;
+    bool unfused, apart;
     size_t squares_before; /* of the stages before this one */
     int max_pieces;        /* micro-batches of the longest program: statistics */
     int64_t full_samples;  /* of the full micro-batch */
@@ -187,6 +189,8 @@ void gp_stage_plan_fini(gp_stage_plan *plan);
 
 /* Of a value for so many samples. */
 size_t gp_value_bytes(const gp_graph *graph, int value, int64_t samples);
+/* The most bytes that a routine takes beside what the stage has. */
+size_t gp_stage_plan_running(const gp_stage_plan *plan);
 /* Makes the stage's transient area large enough for a routine. */
 void gp_stage_plan_fit(gp_stage_plan *plan, const gp_routine *routine);
 

@@ -106,6 +106,7 @@ gp_status gp_stage_prepare_reorder(const gp_stage_plan *plan, const gp_stage_req
 }
 
 void gp_stage_plan_fit(gp_stage_plan *plan, const gp_routine *routine) {
+    if (routine->alive > plan->alive) plan->alive = routine->alive;
     if (routine->transient + routine->workspace <= plan->transient + plan->workspace) return;
     plan->transient = routine->transient;
     plan->workspace = routine->workspace;

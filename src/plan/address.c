@@ -25,7 +25,9 @@ size_t gp_plan_offset(const gp_plan *plan, const gp_stage_plan *stage, const gp_
     }
     case GP_AREA_FIXED: return stage->base + address.offset + address.per_micro * (size_t)micro;
     case GP_AREA_TRANSIENT: return plan->transient_base[stage->worker] + address.offset;
-    case GP_AREA_NONE: break;
+    case GP_AREA_EVALUATE: return plan->evaluation_base[stage->worker] + address.offset;
+    case GP_AREA_NONE:
+    case GP_AREAS: break;
     }
     return 0;
 }

@@ -89,7 +89,7 @@ gp_status gp_bindings_plan(gp_plan *plan, gp_error *err) {
 gp_bases gp_bases_of(const gp_plan *plan, const gp_stage_plan *stage, const gp_slot_choice *slots, int micro,
                      char *arena) {
     gp_bases bases = {.micro = (size_t)micro};
-    for (int area = GP_AREA_NONE + 1; area <= GP_AREA_TRANSIENT; area++)
+    for (int area = GP_AREA_NONE + 1; area < GP_AREAS; area++)
         bases.area[area] = arena + gp_plan_offset(plan, stage, slots, 0, (gp_address){.area = (gp_area)area});
     return bases;
 }

@@ -26,7 +26,7 @@ GP_MUST_USE gp_status gp_bindings_plan(gp_plan *plan, gp_error *err);
 
 /* Where the operands of an instruction lie. */
 typedef struct gp_bases {
-    char *area[GP_AREA_TRANSIENT + 1];
+    char *area[GP_AREAS];
     size_t micro;
 } gp_bases;
 gp_bases gp_bases_of(const gp_plan *plan, const gp_stage_plan *stage, const gp_slot_choice *slots, int micro,

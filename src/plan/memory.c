@@ -9,8 +9,10 @@ static const gp_memory_kind frame_kind[GP_FRAMES] = {GP_MEMORY_STASH, GP_MEMORY_
                                                      GP_MEMORY_COPIES};
 
 static gp_status lay_out_stage(gp_stage_plan *stage, const gp_slot_counts *counts, gp_error *err) {
+    static const gp_frame order[GP_FRAMES] = {GP_FRAME_STASH, GP_FRAME_OUTBOX, GP_FRAME_GRAD, GP_FRAME_SAVED};
     stage->bytes = stage->fixed;
-    for (int f = 0; f < GP_FRAMES; f++) {
+    for (int i = 0; i < GP_FRAMES; i++) {
+        gp_frame f = order[i];
         size_t bytes;
         stage->slots[f] = counts->frame[f];
         stage->frame_base[f] = stage->bytes;
@@ -20,6 +22,31 @@ static gp_status lay_out_stage(gp_stage_plan *stage, const gp_slot_counts *count
         stage->memory[frame_kind[f]] += bytes;
     }
     return GP_OK;
+}
+
+/* The transient area of a worker, behind its stages. The first of them accounts for it. */
+static void lay_out_transients(gp_plan *plan, int worker) {
+    size_t transient = 0, workspace = 0, evaluation = 0;
+    gp_stage_plan *first = NULL, *last = NULL;
+    for (int s = 0; s < plan->stages->count; s++) {
+        gp_stage_plan *stage = &plan->stage[s];
+        if (stage->worker != worker) continue;
+        if (!first) first = stage;
+        last = stage;
+        if (stage->evaluation > evaluation) evaluation = stage->evaluation;
+        if (stage->transient + stage->workspace <= transient + workspace) continue;
+        transient = stage->transient;
+        workspace = stage->workspace;
+    }
+    if (!first) return;
+    size_t base = plan->arena[worker], saved = last->base + last->frame_base[GP_FRAME_SAVED];
+    size_t end = base + transient + workspace;
+    plan->transient_base[worker] = base;
+    plan->evaluation_base[worker] = saved;
+    if (saved + evaluation > end) transient += saved + evaluation - end;
+    first->memory[GP_MEMORY_TRANSIENT] += transient;
+    first->memory[GP_MEMORY_WORKSPACE] += workspace;
+    plan->arena[worker] = base + transient + workspace;
 }
 
 gp_status gp_memory_lay_out(gp_plan *plan, gp_error *err) {
@@ -37,25 +64,7 @@ gp_status gp_memory_lay_out(gp_plan *plan, gp_error *err) {
     }
     free(counts);
     GP_RETURN_IF_FAILED(status);
-    for (int w = 0; w < plan->workers; w++) {
-        size_t transient = 0, workspace = 0, most = 0;
-        gp_stage_plan *first = NULL;
-        for (int s = 0; s < plan->stages->count; s++) {
-            gp_stage_plan *stage = &plan->stage[s];
-            if (stage->worker != w) continue;
-            if (!first) first = stage;
-            if (stage->transient + stage->workspace > most) {
-                most = stage->transient + stage->workspace;
-                transient = stage->transient;
-                workspace = stage->workspace;
-            }
-        }
-        plan->transient_base[w] = plan->arena[w];
-        plan->arena[w] += most;
-        if (!first) continue;
-        first->memory[GP_MEMORY_TRANSIENT] += transient;
-        first->memory[GP_MEMORY_WORKSPACE] += workspace;
-    }
+    for (int w = 0; w < plan->workers; w++) lay_out_transients(plan, w);
     return GP_OK;
 }
 

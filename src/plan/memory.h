@@ -7,7 +7,8 @@
 #include "plan/plan.h"
 
 /* Lays out the arenas: fixed parts and slots of a worker's stages one after another, then the transient area that they
- * share. Needs slots assigned in all programs and the stages' frames. */
+ * share. Saved slots are a stage's last. An evaluation saves nothing, so its transients begin where those of the last
+ * stage do. Needs slots assigned in all programs and the stages' frames. */
 GP_MUST_USE gp_status gp_memory_lay_out(gp_plan *plan, gp_error *err);
 
 /* Bytes alive on a worker while each instruction of mini-batch plan `mini` runs, its transients included: as many as

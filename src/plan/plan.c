@@ -157,6 +157,7 @@ static gp_stage_request describe(gp_plan *plan, const gp_plan_request *request, 
                             .clip_norm = plan->clip_norm,
                             .predict = request->predict,
                             .unfused = request->unfused,
+                            .apart = request->apart,
                             .keeps = request->keeps,
                             .full_samples = divide_up(request->batch, request->micro_batches),
                             .sizes = sizes};
@@ -209,6 +210,7 @@ static gp_status make_plan(gp_plan *plan, const gp_plan_request *request, gp_mic
     GP_RETURN_IF_FAILED(GP_NEW(&plan->devices, plan->workers, err));
     GP_RETURN_IF_FAILED(GP_NEW(&plan->arena, plan->workers, err));
     GP_RETURN_IF_FAILED(GP_NEW(&plan->transient_base, plan->workers, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&plan->evaluation_base, plan->workers, err));
     memcpy(plan->devices, request->devices, (size_t)plan->workers * sizeof *plan->devices);
     GP_RETURN_IF_FAILED(cut_mini_batches(plan, request, err));
     GP_RETURN_IF_FAILED(gp_plan_check_size(plan, request->host_memory, err));
@@ -277,6 +279,7 @@ void gp_plan_destroy(gp_plan **plan) {
     free(it->devices);
     free(it->arena);
     free(it->transient_base);
+    free(it->evaluation_base);
     free(it->bound);
     gp_op_cache_destroy(&it->cache);
     gp_stages_destroy(&it->stages);

@@ -37,6 +37,7 @@ typedef struct gp_plan_request {
     bool norms;       /* the norm is found also where nothing is clipped; changes no result */
     bool predict;     /* evaluations keep what the loss is given, for gp_run_prediction */
     bool unfused;     /* each op by itself where the device could do several as one; changes no bit (for tests) */
+    bool apart;       /* no two buffers of a routine share bytes; changes no bit (for tests) */
     int64_t batch;    /* samples of a full mini-batch */
     int micro_batches;
     gp_schedule schedule;                  /* says how many workers the stages are on */
@@ -85,6 +86,7 @@ typedef struct gp_plan {
     gp_device_spec *devices; /* [worker] */
     size_t *arena;           /* [worker] bytes */
     size_t *transient_base;  /* [worker] from the arena's start */
+    size_t *evaluation_base; /* likewise: transients of evaluations, which go on over the transient area */
     size_t *bound;           /* [worker] bytes of the host's memory that bound ops take, about (plan/bound.h) */
     gp_mini_plan *minis;
     int mini_count;

@@ -86,7 +86,7 @@ static void write_worker_name(const gp_plan *plan, int worker, FILE *out) {
 
 static void write_worker(const gp_plan *plan, int worker, FILE *out) {
     const gp_device_spec *device = &plan->devices[worker];
-    size_t kinds[GP_MEMORY_KINDS] = {0};
+    size_t kinds[GP_MEMORY_KINDS] = {0}, alive = 0;
     bool any = false;
     fputs(worker ? ",\n{\"name\":" : "\n{\"name\":", out);
     write_worker_name(plan, worker, out);
@@ -95,9 +95,10 @@ static void write_worker(const gp_plan *plan, int worker, FILE *out) {
         if (plan->stage[s].worker != worker) continue;
         fprintf(out, "%s%d", any ? "," : "", s);
         any = true;
+        if (plan->stage[s].alive > alive) alive = plan->stage[s].alive;
         for (int k = 0; k < GP_MEMORY_KINDS; k++) kinds[k] += plan->stage[s].memory[k];
     }
-    fprintf(out, "],\"arena_bytes\":%zu,\"memory\":{", plan->arena[worker]);
+    fprintf(out, "],\"arena_bytes\":%zu,\"largest_transient_bytes\":%zu,\"memory\":{", plan->arena[worker], alive);
     for (int k = 0; k < GP_MEMORY_KINDS; k++)
         fprintf(out, "%s\"%s\":%zu", k ? "," : "", gp_memory_kind_name((gp_memory_kind)k), kinds[k]);
     fputs("}}", out);

@@ -35,7 +35,7 @@ static int64_t room_on(const chooser *c, int worker) {
     int64_t most = 0, room = (int64_t)limit - c->over[worker];
     for (int s = 0; s < any->stages->count; s++) {
         const gp_stage_plan *stage = &c->plans[c->out->modes[s]]->stage[s];
-        int64_t running = (int64_t)(stage->transient + stage->workspace);
+        int64_t running = (int64_t)gp_stage_plan_running(stage);
         if (stage->worker != worker) continue;
         room -= (int64_t)stage->bytes + c->kept[s];
         if (running > most) most = running;

@@ -190,7 +190,7 @@ static gp_status after_instr(void *context, const gp_site *site, gp_error *err) 
     const gp_plan *plan = plan_of(s);
     const unsigned char *arena = arena_of(s, site->worker);
     bool training = plan->minis[site->mini].training;
-    size_t transient = plan->transient_base[site->worker];
+    size_t transient = shadow_transients(plan, site);
     shadow_mine = NULL;
     size_t bytes = plan->arena[site->worker], change = shadow_find_change(arena, w->before, w->marks, bytes);
     if (change < bytes) return shadow_refuse(w, err, "changed byte %zu, which is not its own", change);

@@ -52,6 +52,11 @@ static inline unsigned char *arena_of(const shadow *s, int worker) {
     return gp_run_arena(s->h->run, worker);
 }
 
+/* Where an instruction's transients begin. */
+static inline size_t shadow_transients(const gp_plan *plan, const gp_site *site) {
+    return plan->minis[site->mini].training ? plan->transient_base[site->worker] : plan->evaluation_base[site->worker];
+}
+
 gp_status shadow_refuse(const worker_shadow *w, gp_error *err, const char *format, ...) GP_PRINTF(3, 4);
 
 life *shadow_life(const shadow *s, worker_shadow *w, int stage, gp_frame frame, int micro);

@@ -58,6 +58,7 @@ static bool find_part(const gp_plan *plan, const gp_stage_plan *stage, int piece
     bool posts = instr->op == GP_INSTR_POST, collects = instr->op == GP_INSTR_COLLECT;
     bool squares_go = (posts || collects) && plan->stages->collectives[instr->collective].part == GP_PART_SQUARES;
     bool step = instr->op == GP_INSTR_STEP, clip = instr->op == GP_INSTR_CLIP, norm = instr->op == GP_INSTR_NORM;
+    bool updates = step || (stage->consumes && instr->op == GP_INSTR_BACKWARD);
     bool total = instr->op == GP_INSTR_FORWARD && instr->flags & GP_INSTR_LAST;
     size_t at = offset - stage->base;
     if (within(at, bytes, stage->scalars, sizeof(gp_step_scalars))) {
@@ -90,10 +91,10 @@ static bool find_part(const gp_plan *plan, const gp_stage_plan *stage, int piece
         kept = kept || within(at, bytes, param->copy.offset, param->copy.bytes);
         for (int i = 0; i < GP_UPDATE_MAX_STATES && param->trained; i++)
             kept = kept || (param->state[i] && within(at, bytes, param->state[i], param->stored));
-        bool grad = param->trained && within(at, bytes, param->grad, param->grad_bytes);
+        bool grad = param->trained && !stage->consumes && within(at, bytes, param->grad, param->grad_bytes);
         if (!kept && !grad) continue;
         *out = (part){.owner = kept ? KEPT : MINI_BATCH,
-                      .writable = kept ? step : gp_instr_is_backward(instr),
+                      .writable = kept ? updates : gp_instr_is_backward(instr),
                       .readable = kept || step || norm || gp_instr_is_backward(instr)};
         return true;
     }
@@ -122,7 +123,7 @@ static gp_status judge(const shadow *s, worker_shadow *w, const gp_touch *touch,
     const gp_instr *instr = w->site.instr;
     const gp_stage_plan *stage = &plan->stage[instr->stage];
     const char *what = touch->write ? "writes" : "reads";
-    size_t arena = plan->arena[w->site.worker], transient = plan->transient_base[w->site.worker];
+    size_t arena = plan->arena[w->site.worker], transient = shadow_transients(plan, &w->site);
     if (touch->offset > arena || touch->bytes > arena - touch->offset)
         return shadow_refuse(w, err, "%s %zu bytes at %zu of an arena of %zu", what, touch->bytes, touch->offset,
                              arena);

@@ -120,6 +120,31 @@ static void test_cpu_of_two_threads(void **state) {
     check(&cuts[0], &gp_cpu_kind, GP_CHECKPOINT_EXCEPT_LAST, false, 2);
 }
 
+/* On one stage and with one micro-batch the backward pass updates parameters, if no norms are asked for: it reads no
+ * parameter and no gradient after that. */
+static void test_updates_in_the_backward(void **state) {
+    (void)state;
+    const gp_device_kind *kinds[] = {&gp_ref_kind, &gp_cpu_kind};
+    const cut whole[] = {{network_skips, 1, {17}}, {network_pictures, 1, {16}}, {network_vectors, 1, {9}}};
+    for (int k = 0; k < 2; k++)
+        for (size_t c = 0; c < sizeof whole / sizeof *whole; c++)
+            for (int mode = GP_CHECKPOINT_NEVER; mode <= GP_CHECKPOINT_ALWAYS; mode += 2) {
+                harness_options options = options_of(&whole[c], kinds[k], (gp_checkpoint_mode)mode, false);
+                options.micro_batches = 1;
+                options.norms = true;
+                options.clip_norm = 0;
+                uint64_t hash = train_plainly(&options);
+                options.norms = false;
+                harness h;
+                harness_plan(&h, &options);
+                assert_true(h.plan->stage[0].consumes);
+                assert_int_equal(h.plan->stage[0].memory[GP_MEMORY_GRADIENTS], 0);
+                harness_end(&h);
+                assert_true(train_watched(&options, 0xFF) == hash);
+                assert_true(train_plainly(&options) == hash);
+            }
+}
+
 /* Which units of an arena some instruction or the refresh touches; a unit is what everything is aligned to. */
 static void check_use(const gp_plan *plan, int worker) {
     size_t units = plan->arena[worker] / GP_ALIGNMENT;
@@ -167,6 +192,7 @@ int main(void) {
         cmocka_unit_test(test_ref),
         cmocka_unit_test(test_cpu),
         cmocka_unit_test(test_cpu_of_two_threads),
+        cmocka_unit_test(test_updates_in_the_backward),
         cmocka_unit_test(test_all_is_used),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

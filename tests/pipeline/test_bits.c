@@ -358,6 +358,40 @@ static void test_clipping(void **state) {
     if (!TEST_WATCHES_THREADS) check_clipped(&skips, three, &gp_cpu_kind, GP_F32, 2, 0.5, 2);
 }
 
+/* ---- shared bytes ------------------------------------------------------------------------------------------------ */
+
+/* Values, workspaces and gradients lie over one another where one is dead before the next is written: as if each had
+ * bytes of its own. */
+static void check_apart(const network *net, sizes cutting, const gp_device_kind *kind) {
+    static const gp_schedule h1 = {.kind = GP_SCHEDULE_ZB_H1};
+    harness_options options = {.kind = kind,
+                               .micro_batches = cutting.micro_batches,
+                               .batch = cutting.batch,
+                               .last = cutting.last,
+                               .evaluation = cutting.evaluation};
+    for (int c = 0; c < GRID_CUTS; c += 2)
+        for (int mode = GP_CHECKPOINT_NEVER; mode <= GP_CHECKPOINT_ALWAYS; mode++)
+            for (int split = 0; split < 2; split++) {
+                options.checkpoint = (gp_checkpoint_mode)mode;
+                options.schedule = split ? h1 : (gp_schedule){0};
+                options.apart = true;
+                uint64_t expected = train(net, &net->cuts[c], options, 2);
+                options.apart = false;
+                if (train(net, &net->cuts[c], options, 2) != expected)
+                    fail_msg("%s on %s, cut %d, checkpoint mode %d: shared bytes change the result", net->name,
+                             kind->name, c, mode);
+            }
+}
+
+static void test_shared_bytes(void **state) {
+    (void)state;
+    check_apart(&skips, three, &gp_cpu_kind);
+    check_apart(&pictures, one_piece, &gp_cpu_kind);
+    check_apart(&pictures, three, &gp_ref_kind);
+    check_apart(&vectors, one_piece, &gp_ref_kind);
+    check_apart(&samples, three, &gp_cpu_kind);
+}
+
 /* ---- schedules --------------------------------------------------------------------------------------------------- */
 
 typedef struct scheduled {
@@ -523,27 +557,17 @@ static void test_hash_tells(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_skips_ref),
-        cmocka_unit_test(test_skips_cpu),
-        cmocka_unit_test(test_pictures_ref),
-        cmocka_unit_test(test_pictures_cpu),
-        cmocka_unit_test(test_vectors_ref),
-        cmocka_unit_test(test_vectors_cpu),
-        cmocka_unit_test(test_samples_ref),
-        cmocka_unit_test(test_samples_cpu),
-        cmocka_unit_test(test_pixels),
-        cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_frozen),
-        cmocka_unit_test(test_frozen_takes_no_gradients),
-        cmocka_unit_test(test_double),
-        cmocka_unit_test(test_few_samples),
-        cmocka_unit_test(test_one_micro_batch),
-        cmocka_unit_test(test_two_threads),
-        cmocka_unit_test(test_clipping),
-        cmocka_unit_test(test_hash_tells),
-        cmocka_unit_test(test_mixed_checkpoints),
-        cmocka_unit_test(test_schedules),
-        cmocka_unit_test(test_gpipe_differs_by_rounding),
+        cmocka_unit_test(test_skips_ref),       cmocka_unit_test(test_skips_cpu),
+        cmocka_unit_test(test_pictures_ref),    cmocka_unit_test(test_pictures_cpu),
+        cmocka_unit_test(test_vectors_ref),     cmocka_unit_test(test_vectors_cpu),
+        cmocka_unit_test(test_samples_ref),     cmocka_unit_test(test_samples_cpu),
+        cmocka_unit_test(test_pixels),          cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_frozen),          cmocka_unit_test(test_frozen_takes_no_gradients),
+        cmocka_unit_test(test_double),          cmocka_unit_test(test_few_samples),
+        cmocka_unit_test(test_one_micro_batch), cmocka_unit_test(test_two_threads),
+        cmocka_unit_test(test_clipping),        cmocka_unit_test(test_shared_bytes),
+        cmocka_unit_test(test_hash_tells),      cmocka_unit_test(test_mixed_checkpoints),
+        cmocka_unit_test(test_schedules),       cmocka_unit_test(test_gpipe_differs_by_rounding),
     };
     return cmocka_run_group_tests(tests, choose_size, NULL);
 }

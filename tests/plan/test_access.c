@@ -83,6 +83,7 @@ static void check_touches(const gp_plan *plan, const gp_mini_plan *mini, int wor
         int frame = 0;
         uint16_t slot = 0;
         size_t start = 0;
+        if (!mini->training && touch->offset >= plan->evaluation_base[worker]) continue; /* transients */
         if (!find_slot(&plan->stage[instr->stage], touch, &frame, &slot, &start)) continue;
         gp_access access = gp_instr_accesses(plan->stages, instr).frame[frame];
         bool reads = !touch->write && memchr(written + touch->offset, 0, touch->bytes);

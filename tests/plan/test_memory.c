@@ -239,8 +239,10 @@ static bool is_fixed(gp_memory_kind kind) {
     return kind <= GP_MEMORY_STATISTICS;
 }
 
-/* A stage stands in its worker's arena without a gap: what is fixed, then its frames, then the transient area. */
+/* A stage stands in its worker's arena without a gap: what is fixed, then its frames, then the transient area. Those
+ * of evaluations begin with the saved frame. */
 static void check_stage(const gp_plan *plan, int s) {
+    static const gp_frame order[GP_FRAMES] = {GP_FRAME_STASH, GP_FRAME_OUTBOX, GP_FRAME_GRAD, GP_FRAME_SAVED};
     const gp_stage_plan *stage = &plan->stage[s];
     size_t sum = 0, fixed = 0, end = stage->fixed;
     for (int k = 0; k < GP_MEMORY_KINDS; k++) {
@@ -250,7 +252,8 @@ static void check_stage(const gp_plan *plan, int s) {
     assert_int_equal(sum, plan->arena[stage->worker]);
     assert_int_equal(fixed, stage->fixed);
     assert_int_equal(stage->base, 0);
-    for (int f = 0; f < GP_FRAMES; f++) {
+    for (int i = 0; i < GP_FRAMES; i++) {
+        gp_frame f = order[i];
         assert_int_equal(stage->frame_base[f], end);
         assert_int_equal(stage->frame_stride[f] % GP_ALIGNMENT, 0);
         end += stage->frame_stride[f] * (size_t)stage->slots[f];
@@ -261,7 +264,10 @@ static void check_stage(const gp_plan *plan, int s) {
                      stage->frame_stride[GP_FRAME_SAVED] * (size_t)stage->slots[GP_FRAME_SAVED]);
     assert_int_equal(stage->bytes, end);
     assert_int_equal(plan->transient_base[stage->worker], end);
-    assert_int_equal(end + stage->transient + stage->workspace, plan->arena[stage->worker]);
+    size_t saved = stage->frame_base[GP_FRAME_SAVED], running = end + stage->transient + stage->workspace;
+    assert_int_equal(plan->evaluation_base[stage->worker], saved);
+    size_t arena = saved + stage->evaluation > running ? saved + stage->evaluation : running;
+    assert_int_equal(arena, plan->arena[stage->worker]);
 }
 
 static void check_plan(const gp_plan *plan) {
