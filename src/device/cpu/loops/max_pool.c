@@ -15,7 +15,7 @@ typedef struct window {
 
 /* The first of equals wins, NaN over all, the first of them: not ≤ is larger, or one of them NaN. */
 static inline void take_larger(gp_floats *best, gp_ints *place, gp_floats x, int32_t k) {
-    gp_ints wins = ~(x <= *best) & (*best == *best);
+    gp_ints wins = ~(x <= *best) & (*best == *best); // NOLINT(misc-redundant-expression): not NaN
     *best = gp_choose(wins, x, *best);
     *place = (wins & k) | (~wins & *place);
 }

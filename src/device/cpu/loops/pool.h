@@ -1,4 +1,5 @@
-/* What max and average pooling share: the loop over a picture, and which places a window has. */
+/* What max and average pooling share: the loop over a picture, and which places a window has. The loop is the
+ * op's own; any thread reads it. */
 #ifndef GP_DEVICE_CPU_LOOPS_POOL_H
 #define GP_DEVICE_CPU_LOOPS_POOL_H
 

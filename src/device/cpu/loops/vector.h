@@ -1,6 +1,6 @@
 /* Vectors of floats, as wide as this version's registers, by the compilers' vector extension. What a loop computes for
  * one element must not depend on the width: lanes are columns or places, never parts of one sum, unless the sum has
- * GP_SUM_LANES parts in every version. */
+ * GP_SUM_LANES parts in every version. Pure functions; any thread. */
 #ifndef GP_DEVICE_CPU_LOOPS_VECTOR_H
 #define GP_DEVICE_CPU_LOOPS_VECTOR_H
 
