@@ -19,6 +19,12 @@ gp_script_test(check_english_itself scripts/check-english.py --self-test)
 add_test(NAME test_isa_itself COMMAND ${PROJECT_SOURCE_DIR}/scripts/test-isa.sh --self-test)
 set_tests_properties(test_isa_itself PROPERTIES LABELS "scripts" TIMEOUT 120)
 
+# What the compiler made of the loops, in versions that this processor may lack. Vectors are made by -O3 only.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$" AND CMAKE_BUILD_TYPE STREQUAL "Release")
+  gp_script_test(check_loops scripts/check-loops.py ${PROJECT_BINARY_DIR})
+  gp_script_test(check_loops_itself scripts/check-loops.py --self-test ${CMAKE_C_COMPILER})
+endif()
+
 # What nvcc made of the kernels: whole vectors, registers. Read from the library of this build.
 gp_script_test(check_kernels_itself scripts/check-kernels.py --self-test)
 if(GP_CUDA_FOUND)

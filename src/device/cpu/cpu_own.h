@@ -1,4 +1,5 @@
-/* The ops that loops of our own compute, and what books the workspace of each. Internal to device/cpu. */
+/* The ops that loops of our own compute, and what books the workspace of each. Internal to device/cpu; constants, for
+ * any thread. */
 #ifndef GP_DEVICE_CPU_CPU_OWN_H
 #define GP_DEVICE_CPU_CPU_OWN_H
 

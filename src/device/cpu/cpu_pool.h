@@ -1,6 +1,7 @@
 /* A few threads that share out loops. Owned by one open device; only its worker's thread calls.
  *
- * The division of a loop depends on its length and the number of threads alone, never on timing. Idle threads sleep.
+ * The division of a loop depends on its length and the number of threads alone, never on timing. Idle threads spin
+ * for some tenths of a millisecond, and then sleep.
  */
 #ifndef GP_DEVICE_CPU_CPU_POOL_H
 #define GP_DEVICE_CPU_CPU_POOL_H

@@ -81,8 +81,35 @@ static void share_rows(void *loop, int64_t begin, int64_t end) {
     for_tiles(its, share_place, its->in[0], its->in[1], begin, end);
 }
 
+/* The share of one window, for `columns` places that follow one another. Zero is added so that no −0 is left. */
+static void put_share(const pool_loop *loop, const float *dy, double divisor, float *dx, int64_t columns) {
+    for (int64_t channel = 0; channel < loop->channels; channel += TILE) {
+        int64_t width = tile_width(loop, channel);
+        float share[TILE];
+        for (int64_t c = 0; c < width; c++) share[c] = (float)(0 + (double)dy[channel + c] / divisor);
+        for (int64_t k = 0; k < columns; k++)
+            for (int64_t c = 0; c < width; c++) dx[k * loop->to_pitch + channel + c] = share[c];
+    }
+}
+
+/* The same where windows lie side by side. Items are rows of the input. */
+static void hand_out_rows(void *context, int64_t begin, int64_t end) {
+    const pool_loop *loop = context;
+    int64_t kernel = loop->pool.kernel[1];
+    for (int64_t i = begin; i < end; i++) {
+        int64_t n = i / loop->in[0], oh = i % loop->in[0] / loop->pool.kernel[0];
+        int64_t place = i * loop->in[1], last = place + loop->in[1];
+        for (int64_t ow = 0; ow < loop->out[1] && oh < loop->out[0]; ow++, place += kernel) {
+            int64_t at = (n * loop->out[0] + oh) * loop->out[1] + ow;
+            put_share(loop, loop->from + at * loop->from_pitch, divisor_of(loop, oh, ow),
+                      loop->to + place * loop->to_pitch, last - place < kernel ? last - place : kernel);
+        }
+        clear_places(loop, place, last);
+    }
+}
+
 static void run_avg_pool_backward(const gp_cpu_call *call) {
-    run_inputs(call, share_rows);
+    run_inputs(call, side_by_side(&call->prepared->desc.attributes.pool) ? hand_out_rows : share_rows);
 }
 
 const gp_cpu_loop GP_CPU_LOOP(avg_pool_backward) = {.compute = run_avg_pool_backward};

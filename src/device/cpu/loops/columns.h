@@ -1,6 +1,7 @@
-/* Sums over the rows of a block, for each column, in one pass: vectors are columns, and eight rows are added in
+/* Sums over the rows of a block, for each column, in one pass over memory. Vectors are columns. Eight rows are added in
  * registers before the sums go back to the first cache. Sums are f32 over at most GP_COLUMN_ROWS rows; callers add
- * blocks in f64. The order is that of the rows, whatever the width of the vectors.
+ * blocks in f64. The order is that of the rows, whatever the width of the vectors. Pure functions of
+ * memory that the caller owns; any thread.
  */
 #ifndef GP_DEVICE_CPU_LOOPS_COLUMNS_H
 #define GP_DEVICE_CPU_LOOPS_COLUMNS_H
@@ -8,7 +9,7 @@
 #include "device/cpu/loops/loops.h"
 #include "device/cpu/loops/vector.h"
 
-enum { GP_ROWS_AT_ONCE = 8 };
+enum { GP_ROWS_AT_ONCE = 8, GP_LINE = 2 * (int)GP_LANES };
 
 /* Statistics. Deviations are taken from `center`, the mean of the block's first rows, so that a large mean costs no
  * digits: it is at most √(rows/8) deviations off, and the squares at most rows/8 + 1 times as large as they would be.
@@ -26,18 +27,34 @@ static inline void gp_find_center(const float *x, int64_t pitch, int64_t rows, i
     for (int64_t c = 0; c < columns; c++) center[c] /= (float)first;
 }
 
+/* `vectors` of columns from c on: 2 are a line of the cache, whose successor in the next rows is fetched meanwhile. The
+ * hardware does not see that order. */
+static inline void gp_add_deviation_lanes(const float *x, int64_t pitch, int64_t rows, int64_t c, int vectors,
+                                          gp_deviations *its) {
+    gp_floats center[2], sum[2], squares[2];
+    for (int64_t v = 0; v < vectors; v++) {
+        center[v] = gp_load(its->center + c + v * GP_LANES);
+        sum[v] = gp_load(its->sum + c + v * GP_LANES);
+        squares[v] = gp_load(its->squares + c + v * GP_LANES);
+    }
+    for (int64_t r = 0; r < rows; r++) {
+        if (vectors == 2) gp_fetch(x + (r + GP_ROWS_AT_ONCE) * pitch + c);
+        for (int64_t v = 0; v < vectors; v++) {
+            gp_floats difference = gp_load(x + r * pitch + c + v * GP_LANES) - center[v];
+            sum[v] += difference;
+            squares[v] += difference * difference;
+        }
+    }
+    for (int64_t v = 0; v < vectors; v++) {
+        gp_store(its->sum + c + v * GP_LANES, sum[v]);
+        gp_store(its->squares + c + v * GP_LANES, squares[v]);
+    }
+}
+
 static inline void gp_add_deviations(const float *x, int64_t pitch, int64_t rows, int64_t columns, gp_deviations *its) {
     int64_t c = 0;
-    for (; c + GP_LANES <= columns; c += GP_LANES) {
-        gp_floats center = gp_load(its->center + c), sum = gp_load(its->sum + c), squares = gp_load(its->squares + c);
-        for (int64_t r = 0; r < rows; r++) {
-            gp_floats difference = gp_load(x + r * pitch + c) - center;
-            sum += difference;
-            squares += difference * difference;
-        }
-        gp_store(its->sum + c, sum);
-        gp_store(its->squares + c, squares);
-    }
+    for (; c + GP_LINE <= columns; c += GP_LINE) gp_add_deviation_lanes(x, pitch, rows, c, 2, its);
+    for (; c + GP_LANES <= columns; c += GP_LANES) gp_add_deviation_lanes(x, pitch, rows, c, 1, its);
     for (; c < columns; c++) {
         for (int64_t r = 0; r < rows; r++) {
             float difference = x[r * pitch + c] - its->center[c];
@@ -96,6 +113,12 @@ typedef struct gp_gradient_sums {
     float products[GP_COLUMN_WIDE], sums[GP_COLUMN_WIDE];
 } gp_gradient_sums;
 
+static inline void gp_fetch_gradients(const gp_gradients *its, gp_through through, int64_t row, int64_t c) {
+    gp_fetch(its->x + row * its->x_pitch + c);
+    gp_fetch(its->dy + row * its->dy_pitch + c);
+    if (through == GP_THROUGH_OUTPUT) gp_fetch(its->y + row * its->y_pitch + c);
+}
+
 static inline void gp_add_gradient_lanes(const gp_gradients *its, gp_through through, int64_t row, int64_t rows,
                                          int64_t c, gp_gradient_sums *to) {
     gp_floats products = gp_load(to->products + c), sums = gp_load(to->sums + c), mean = gp_load(its->mean + c);
@@ -105,6 +128,7 @@ static inline void gp_add_gradient_lanes(const gp_gradients *its, gp_through thr
         shift = gp_load(its->shift + c);
     }
     for (int64_t r = row; r < row + rows; r++) {
+        if (c % GP_LINE == 0) gp_fetch_gradients(its, through, r + GP_ROWS_AT_ONCE, c);
         gp_floats difference = gp_load(its->x + r * its->x_pitch + c) - mean;
         gp_floats gradient = gp_load(its->dy + r * its->dy_pitch + c);
         if (through == GP_THROUGH_APPLIED) gradient = gp_keep(difference * scale + shift > (gp_floats){0}, gradient);

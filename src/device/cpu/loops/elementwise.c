@@ -1,5 +1,6 @@
 /* The ops relu, add, copy, fill, flatten and dropout. */
 #include "device/cpu/loops/loops.h"
+#include "device/cpu/loops/vector.h"
 
 #include <string.h>
 
@@ -52,7 +53,7 @@ static void move_rows(void *context, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) {
         char *y = loop->y + i * loop->y_pitch;
         if (loop->x)
-            memcpy(y, loop->x + i * loop->x_pitch, (size_t)loop->row);
+            gp_copy_row(y, loop->x + i * loop->x_pitch, loop->row);
         else
             memset(y, 0, (size_t)loop->row);
     }
@@ -221,25 +222,45 @@ static void dropout_strips(void *context, int64_t begin, int64_t end) {
 /* Whole channels: the mask of a tile of channels is drawn once for many places. */
 enum { DROPOUT_CHANNELS = 64, DROPOUT_ROWS = 256 };
 
-static void dropout_channel_tile(const dropout_loop *loop, int64_t n, int64_t place, int64_t channel) {
-    const sample_view *x = &loop->x, *y = &loop->y;
-    float factor[DROPOUT_CHANNELS];
-    int64_t last = place + DROPOUT_ROWS < x->places ? place + DROPOUT_ROWS : x->places;
-    int64_t channels = x->width - channel < DROPOUT_CHANNELS ? x->width - channel : DROPOUT_CHANNELS;
+/* to = from·factor, or 0 where the factor is; both may be the same. */
+static void scale_rows(const float *from, int64_t from_pitch, float *to, int64_t to_pitch, const float *factor,
+                       int64_t rows, int64_t columns) {
+    for (int64_t r = 0; r < rows; r++, from += from_pitch, to += to_pitch) {
+        int64_t c = 0;
+        for (; c + GP_LANES <= columns; c += GP_LANES) {
+            gp_floats its = gp_load(factor + c);
+            gp_store(to + c, gp_keep(its > (gp_floats){0}, gp_load(from + c) * its));
+        }
+        for (; c < columns; c++) {
+            float scaled = from[c] * factor[c];
+            to[c] = factor[c] > 0 ? scaled : 0;
+        }
+    }
+}
+
+static void draw_factors(const dropout_loop *loop, int64_t n, int64_t channel, int64_t channels, float *factor) {
     for (int64_t c = 0; c < channels; c += 4) {
         gp_philox draw = gp_dropout_draw(loop->dropout, loop->scalars, loop->first_sample + n, (channel + c) / 4);
         for (int64_t lane = 0; lane < 4 && c + lane < channels; lane++)
             factor[c + lane] = gp_dropout_keeps(loop->dropout, draw.word[lane]) ? loop->scale : 0;
     }
-    for (int64_t p = place; p < last; p++) {
-        const float *from = loop->from + (n * x->places + p) * x->pitch + channel;
-        float *to = loop->to + (n * y->places + p) * y->pitch + channel;
-        GP_INDEPENDENT
-        for (int64_t c = 0; c < channels; c++) {
-            float scaled = from[c] * factor[c];
-            to[c] = factor[c] > 0 ? scaled : 0;
-        }
-    }
+}
+
+/* Where rows follow one another and are narrow, several are one row of a tile. */
+static void dropout_channel_tile(const dropout_loop *loop, int64_t n, int64_t place, int64_t channel) {
+    const sample_view *x = &loop->x, *y = &loop->y;
+    float factor[DROPOUT_CHANNELS];
+    int64_t rows = x->places - place < DROPOUT_ROWS ? x->places - place : DROPOUT_ROWS;
+    int64_t channels = x->width - channel < DROPOUT_CHANNELS ? x->width - channel : DROPOUT_CHANNELS;
+    const float *from = loop->from + (n * x->places + place) * x->pitch + channel;
+    float *to = loop->to + (n * y->places + place) * y->pitch + channel;
+    draw_factors(loop, n, channel, channels, factor);
+    int64_t together = x->pitch == channels && y->pitch == channels ? DROPOUT_CHANNELS / channels : 1;
+    for (int64_t c = channels; c < together * channels; c++) factor[c] = factor[c - channels];
+    int64_t whole = rows / together;
+    scale_rows(from, together * x->pitch, to, together * y->pitch, factor, whole, together * channels);
+    scale_rows(from + whole * together * x->pitch, x->pitch, to + whole * together * y->pitch, y->pitch, factor,
+               rows - whole * together, channels);
 }
 
 static void dropout_channel_strips(void *context, int64_t begin, int64_t end) {

@@ -379,7 +379,7 @@ static inline void add_weights(const group_loop *loop, bool by_row, int64_t row,
             sums[0] += gp_low(gradient);
             sums[1] += gp_high(gradient);
         }
-        for (int h = 0; h < 2; h++) {
+        for (int64_t h = 0; h < 2; h++) {
             gp_store_doubles(to->products + c + h * (GP_LANES / 2), products[h]);
             gp_store_doubles(to->sums + c + h * (GP_LANES / 2), sums[h]);
         }

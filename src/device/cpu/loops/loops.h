@@ -1,5 +1,6 @@
 /* What the sources of this folder share. Each is compiled once for each version of the loops; GP_CPU_VERSION is the
  * version's name. A loop that another file names is called GP_CPU_LOOP(name), so that the versions' symbols differ.
+ * Constants and functions of the op's own call; threads as in cpu_call.h.
  */
 #ifndef GP_DEVICE_CPU_LOOPS_LOOPS_H
 #define GP_DEVICE_CPU_LOOPS_LOOPS_H

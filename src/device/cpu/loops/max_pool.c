@@ -15,7 +15,7 @@ typedef struct window {
 
 /* The first of equals wins, NaN over all, the first of them: not ≤ is larger, or one of them NaN. */
 static inline void take_larger(gp_floats *best, gp_ints *place, gp_floats x, int32_t k) {
-    gp_ints wins = ~(x <= *best) & (*best == *best);
+    gp_ints wins = ~(x <= *best) & (*best == *best); // NOLINT(misc-redundant-expression): not NaN
     *best = gp_choose(wins, x, *best);
     *place = (wins & k) | (~wins & *place);
 }
@@ -220,11 +220,6 @@ static inline void hand_out(const share *its, int64_t columns, float *dx, int64_
         hand_out_lanes(its, columns, dx, pitch, channel < channels - GP_LANES ? channel : channels - GP_LANES);
 }
 
-static void clear_places(const pool_loop *loop, int64_t place, int64_t last) {
-    for (; place < last; place++)
-        for (int64_t c = 0; c < loop->channels; c++) loop->to[place * loop->to_pitch + c] = 0;
-}
-
 /* Items are rows of the input. */
 static void hand_out_rows(void *context, int64_t begin, int64_t end) {
     const pool_loop *loop = context;
@@ -245,11 +240,6 @@ static void hand_out_rows(void *context, int64_t begin, int64_t end) {
         }
         clear_places(loop, place, last);
     }
-}
-
-static bool side_by_side(const gp_pool_attributes *pool) {
-    return pool->kernel[0] == pool->stride[0] && pool->kernel[1] == pool->stride[1] && pool->pad[0] == 0 &&
-           pool->pad[1] == 0;
 }
 
 static void run_max_pool_backward(const gp_cpu_call *call) {

@@ -1,4 +1,5 @@
-/* What max and average pooling share: the loop over a picture, and which places a window has. */
+/* What max and average pooling share: the loop over a picture, and which places a window has. The loop is the
+ * op's own; any thread reads it. */
 #ifndef GP_DEVICE_CPU_LOOPS_POOL_H
 #define GP_DEVICE_CPU_LOOPS_POOL_H
 
@@ -65,6 +66,18 @@ static inline void run_outputs(const gp_cpu_call *call, gp_cpu_range rows) {
 static inline void run_inputs(const gp_cpu_call *call, gp_cpu_range rows) {
     pool_loop loop = pool_loop_of(call);
     gp_cpu_pool_for(call->pool, loop.samples * loop.in[0], gp_cpu_grain(loop.in[1] * loop.channels), rows, &loop);
+}
+
+/* Windows that touch, and do not overlap: each place of the input is in one of them at most. */
+static inline bool side_by_side(const gp_pool_attributes *pool) {
+    return pool->kernel[0] == pool->stride[0] && pool->kernel[1] == pool->stride[1] && pool->pad[0] == 0 &&
+           pool->pad[1] == 0;
+}
+
+/* Places [place, last) of the input, counted through all samples. */
+static inline void clear_places(const pool_loop *loop, int64_t place, int64_t last) {
+    for (; place < last; place++)
+        for (int64_t c = 0; c < loop->channels; c++) loop->to[place * loop->to_pitch + c] = 0;
 }
 
 #endif

@@ -1,5 +1,6 @@
 /* Sums over a run of elements. A sum has GP_SUM_LANES parts in every version: element i belongs to part i modulo that.
- * Parts are f32 over at most GP_SPAN_BLOCK elements, and are then added in f64. */
+ * Parts are f32 over at most GP_SPAN_BLOCK elements, and are then added in f64. Pure functions; any
+ * thread. */
 #ifndef GP_DEVICE_CPU_LOOPS_SPAN_H
 #define GP_DEVICE_CPU_LOOPS_SPAN_H
 
@@ -13,7 +14,7 @@ typedef struct gp_lanes {
 
 static inline double gp_sum_lanes(const gp_lanes *lanes) {
     float each[GP_SUM_LANES];
-    for (int v = 0; v < GP_SUM_VECTORS; v++) gp_store(each + v * GP_LANES, lanes->part[v]);
+    for (int64_t v = 0; v < GP_SUM_VECTORS; v++) gp_store(each + v * GP_LANES, lanes->part[v]);
     double sum[4] = {0};
     for (int l = 0; l < GP_SUM_LANES; l++) sum[l % 4] += (double)each[l];
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
@@ -30,7 +31,7 @@ static inline double gp_span_sum(const float *x, int64_t count) {
     float room[GP_SUM_LANES];
     for (int64_t i = 0; i < count; i += GP_SUM_LANES) {
         const float *at = count - i < GP_SUM_LANES ? gp_padded(x + i, count - i, room, 0) : x + i;
-        for (int v = 0; v < GP_SUM_VECTORS; v++) sum.part[v] += gp_load(at + v * GP_LANES);
+        for (int64_t v = 0; v < GP_SUM_VECTORS; v++) sum.part[v] += gp_load(at + v * GP_LANES);
     }
     return gp_sum_lanes(&sum);
 }
@@ -41,7 +42,7 @@ static inline void gp_span_deviations(const float *x, int64_t count, float cente
     float room[GP_SUM_LANES];
     for (int64_t i = 0; i < count; i += GP_SUM_LANES) {
         const float *at = count - i < GP_SUM_LANES ? gp_padded(x + i, count - i, room, center) : x + i;
-        for (int v = 0; v < GP_SUM_VECTORS; v++) {
+        for (int64_t v = 0; v < GP_SUM_VECTORS; v++) {
             gp_floats difference = gp_load(at + v * GP_LANES) - gp_all(center);
             sums.part[v] += difference;
             of_squares.part[v] += difference * difference;
@@ -76,7 +77,7 @@ static inline void gp_add_span_gradients(const float *x, const float *dy, const 
         const float *dy_at = left < GP_SUM_LANES ? gp_padded(dy + i, left, room[1], 0) : dy + i;
         const float *gamma_at = NULL;
         if (gamma) gamma_at = left < GP_SUM_LANES ? gp_padded(gamma + i, left, room[2], 0) : gamma + i;
-        for (int v = 0; v < GP_SUM_VECTORS; v++) {
+        for (int64_t v = 0; v < GP_SUM_VECTORS; v++) {
             gp_floats gradient = gp_load(dy_at + v * GP_LANES);
             if (gamma) gradient *= gp_load(gamma_at + v * GP_LANES);
             product.part[v] += gradient * (gp_load(x_at + v * GP_LANES) - gp_all(mean));

@@ -1,7 +1,6 @@
 /* Upsampling. */
+#include "device/cpu/loops/vector.h"
 #include "device/cpu/loops/loops.h"
-
-#include <string.h>
 
 #include "device/cpu/cpu_column.h"
 
@@ -42,9 +41,9 @@ static void spread_rows(void *context, int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; row++) {
         const float *x = loop->from + row / loop->rows * loop->width * loop->small_pitch;
         float *y = loop->to + row * across * loop->large_pitch;
-        for (int64_t w = 0; w < across; w++)
-            memcpy(y + w * loop->large_pitch, x + w / loop->columns * loop->small_pitch,
-                   (size_t)loop->channels * sizeof *y);
+        for (int64_t w = 0; w < loop->width; w++, x += loop->small_pitch)
+            for (int64_t i = 0; i < loop->columns; i++, y += loop->large_pitch)
+                gp_copy_row((char *)y, (const char *)x, loop->channels * (int64_t)sizeof *y);
     }
 }
 

@@ -1,6 +1,6 @@
 /* Vectors of floats, as wide as this version's registers, by the compilers' vector extension. What a loop computes for
  * one element must not depend on the width: lanes are columns or places, never parts of one sum, unless the sum has
- * GP_SUM_LANES parts in every version. */
+ * GP_SUM_LANES parts in every version. Pure functions; any thread. */
 #ifndef GP_DEVICE_CPU_LOOPS_VECTOR_H
 #define GP_DEVICE_CPU_LOOPS_VECTOR_H
 
@@ -11,9 +11,8 @@
 #include <immintrin.h>
 #endif
 
-#if defined(__AVX512F__)
-enum { GP_LANES = 16 };
-#elif defined(__AVX2__)
+/* 8 with AVX-512 too: pictures often have 8 channels, and what is bound by memory gains nothing from more. */
+#if defined(__AVX2__)
 enum { GP_LANES = 8 };
 #else
 enum { GP_LANES = 4 };
@@ -21,7 +20,7 @@ enum { GP_LANES = 4 };
 
 /* Of any address that a float may have. */
 typedef float gp_floats_at __attribute__((vector_size(GP_LANES * 4), aligned(4), may_alias));
-typedef int32_t gp_ints_at __attribute__((vector_size(GP_LANES * 4), aligned(4), may_alias));
+typedef int32_t gp_ints_at __attribute__((vector_size(GP_LANES * 4), aligned(1), may_alias));
 
 typedef float gp_floats __attribute__((vector_size(GP_LANES * 4)));
 typedef int32_t gp_ints __attribute__((vector_size(GP_LANES * 4)));
@@ -34,6 +33,11 @@ static inline gp_ints gp_load_ints(const int32_t *from) {
     return (gp_ints) * (const gp_ints_at *)from;
 }
 
+/* Begins to bring a line of memory into the cache; any address. */
+static inline void gp_fetch(const float *from) {
+    __builtin_prefetch(from);
+}
+
 static inline void gp_store(float *to, gp_floats value) {
     *(gp_floats_at *)to = value;
 }
@@ -43,9 +47,7 @@ typedef double gp_doubles __attribute__((vector_size(GP_LANES * 4)));
 typedef double gp_doubles_at __attribute__((vector_size(GP_LANES * 4), aligned(8), may_alias));
 
 static inline gp_doubles gp_widen(const float *from) {
-#if defined(__AVX512F__)
-    return (gp_doubles)_mm512_cvtps_pd(_mm256_loadu_ps(from));
-#elif defined(__AVX2__)
+#if defined(__AVX2__)
     return (gp_doubles)_mm256_cvtps_pd(_mm_loadu_ps(from));
 #elif defined(__SSE2__)
     return (gp_doubles)_mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64((const void *)from)));
@@ -57,9 +59,7 @@ static inline gp_doubles gp_widen(const float *from) {
 }
 
 static inline gp_doubles gp_low(gp_floats value) {
-#if defined(__AVX512F__)
-    return (gp_doubles)_mm512_cvtps_pd(_mm512_castps512_ps256((__m512)value));
-#elif defined(__AVX2__)
+#if defined(__AVX2__)
     return (gp_doubles)_mm256_cvtps_pd(_mm256_castps256_ps128((__m256)value));
 #elif defined(__SSE2__)
     return (gp_doubles)_mm_cvtps_pd((__m128)value);
@@ -71,9 +71,7 @@ static inline gp_doubles gp_low(gp_floats value) {
 }
 
 static inline gp_doubles gp_high(gp_floats value) {
-#if defined(__AVX512F__)
-    return (gp_doubles)_mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)value, 1));
-#elif defined(__AVX2__)
+#if defined(__AVX2__)
     return (gp_doubles)_mm256_cvtps_pd(_mm256_extractf128_ps((__m256)value, 1));
 #elif defined(__SSE2__)
     return (gp_doubles)_mm_cvtps_pd(_mm_movehl_ps((__m128)value, (__m128)value));
@@ -98,9 +96,7 @@ static inline gp_floats gp_all(float value) {
 
 /* GP_LANES bytes as integers, and back; gcc 12 has no good code for __builtin_convertvector here. */
 static inline gp_ints gp_load_bytes(const uint8_t *from) {
-#if defined(__AVX512F__)
-    return (gp_ints)_mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)from));
-#elif defined(__AVX2__)
+#if defined(__AVX2__)
     return (gp_ints)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)from));
 #elif defined(__SSE2__)
     int32_t four;
@@ -115,9 +111,7 @@ static inline gp_ints gp_load_bytes(const uint8_t *from) {
 }
 
 static inline void gp_store_bytes(uint8_t *to, gp_ints values) {
-#if defined(__AVX512F__)
-    _mm_storeu_si128((void *)to, _mm512_cvtepi32_epi8((__m512i)values));
-#elif defined(__AVX2__)
+#if defined(__AVX2__)
     __m256i pairs = _mm256_packs_epi32((__m256i)values, (__m256i)values), bytes = _mm256_packus_epi16(pairs, pairs);
     _mm_storel_epi64((void *)to, _mm_unpacklo_epi32(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1)));
 #elif defined(__SSE2__)
@@ -137,6 +131,20 @@ static inline gp_floats gp_choose(gp_ints mask, gp_floats yes, gp_floats no) {
 /* 0 where the mask is not set. */
 static inline gp_floats gp_keep(gp_ints mask, gp_floats value) {
     return (gp_floats)((gp_ints)value & mask);
+}
+
+/* Short rows are copied without a call. */
+static inline void gp_copy_row(char *to, const char *from, int64_t bytes) {
+    enum { VECTOR = (int)GP_LANES * 4, SHORT = 1024 };
+    if (bytes % VECTOR != 0 || bytes > SHORT) {
+        memcpy(to, from, (size_t)bytes);
+        return;
+    }
+    for (int64_t i = 0; i < bytes; i += VECTOR) {
+        const gp_ints_at *x = (const void *)(from + i);
+        gp_ints_at *y = (void *)(to + i);
+        *y = *x;
+    }
 }
 
 #endif
