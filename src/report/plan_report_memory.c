@@ -141,5 +141,7 @@ gp_status gp_report_memory(const gp_report *report, gp_error *err) {
     for (int s = 0; s < plan->stages->count; s++) working += plan->stage[s].memory[GP_MEMORY_WORKING];
     if (working > 0) /* the one kind that no name explains */
         fputs("  (working copies: parameters again, in the formats of their backward passes)\n", report->out);
+    if (plan->stage[0].consumes)
+        fputs("  (gradients: used by the backward pass as each is complete, within the transients)\n", report->out);
     return GP_OK;
 }

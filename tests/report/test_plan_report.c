@@ -377,8 +377,22 @@ static void test_full_disk(void **state) {
     release(&p);
 }
 
+/* One stage on a CPU with one micro-batch: no gradient stays, and the report says where they are. */
+static void test_gradients_that_do_not_stay(void **state) {
+    (void)state;
+    static const char where[] =
+        "\n  (gradients: used by the backward pass as each is complete, within the transients)\n";
+    for (int micro_batches = 1; micro_batches <= 2; micro_batches++) {
+        planned p = make(picture_model, (setup){&gp_ref_kind, 1, micro_batches, GP_CHECKPOINT_NEVER, false, 0});
+        assert_int_equal(strstr(p.report, where) != NULL, micro_batches == 1);
+        assert_int_equal(strstr(p.report, "\n  gradients                    -\n") != NULL, micro_batches == 1);
+        release(&p);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gradients_that_do_not_stay),
         cmocka_unit_test(test_header_and_stages),
         cmocka_unit_test(test_copies),
         cmocka_unit_test(test_memory),
