@@ -201,15 +201,12 @@ static void forward_spans(void *context, int64_t begin, int64_t end) {
         gp_span_statistics(x, width, &mean, &squares);
         double inverse = 1 / sqrt(squares / (double)width + loop->eps);
         float m = (float)mean, d = (float)inverse, rest = (float)(((double)m - mean) * inverse);
-        for (int64_t c = 0; c < width; c += TILE) {
-            int64_t last = c + TILE < width ? c + TILE : width;
-            float scaled[TILE];
-            for (int64_t k = c; k < last; k++) scaled[k - c] = (x[k] - m) * d + rest;
-            if (gamma)
-                for (int64_t k = c; k < last; k++) scaled[k - c] *= gamma[column + k];
-            if (beta)
-                for (int64_t k = c; k < last; k++) scaled[k - c] += beta[column + k];
-            for (int64_t k = c; k < last; k++) y[k] = scaled[k - c];
+        GP_INDEPENDENT
+        for (int64_t c = 0; c < width; c++) {
+            float value = (x[c] - m) * d + rest;
+            if (gamma) value *= gamma[column + c];
+            if (beta) value += beta[column + c];
+            y[c] = value;
         }
         store_stats(loop, row, group, mean, inverse);
     }
@@ -274,9 +271,9 @@ static void find_sums(const group_loop *loop, const group_item *item, const doub
 
 /* dx = d·(dy·gamma − shift − (x − m)·slope): what cancels does so before it is multiplied by d, which may be large. */
 static void backward_tile(const group_loop *loop, const group_item *item, const tile *t, const double *mean,
-                          const double *inverse, const double *sum, const double *product) {
+                          const double *inverse, const double *its_shift, const double *its_slope) {
     double column[4][TILE];
-    const double *each[4] = {mean, inverse, sum, product};
+    const double *each[4] = {mean, inverse, its_shift, its_slope};
     float m[TILE], d[TILE], gamma[TILE], shift[TILE], slope[TILE];
     int64_t columns = t->columns;
     for (int i = 0; i < 4; i++) spread(loop, item, t, each[i], column[i]);
@@ -284,8 +281,8 @@ static void backward_tile(const group_loop *loop, const group_item *item, const 
         m[c] = (float)column[0][c];
         d[c] = (float)column[1][c];
         gamma[c] = loop->at.gamma.at ? loop->at.gamma.at[t->column + c] : 1;
-        shift[c] = (float)(column[2][c] / (double)item->elements);
-        slope[c] = (float)(column[1][c] * column[1][c] * column[3][c] / (double)item->elements);
+        shift[c] = (float)column[2][c];
+        slope[c] = (float)column[3][c];
     }
     for (int64_t r = 0; r < loop->rows; r++) {
         const float *x = row_of(&loop->at.x, item->row + r, t->column);
@@ -299,14 +296,18 @@ static void backward_tile(const group_loop *loop, const group_item *item, const 
 static void backward_items(void *context, int64_t begin, int64_t end) {
     const group_loop *loop = context;
     for (int64_t i = begin; i < end; i++) {
-        double mean[TILE], inverse[TILE], sum[TILE], product[TILE];
+        double mean[TILE], inverse[TILE], sum[TILE], product[TILE], shift[TILE], slope[TILE];
         group_item item = item_at(loop, i);
         for (int64_t g = 0; g < item.groups; g++) {
             mean[g] = (double)stats_at(loop, item.sample, item.group + g)[0];
             inverse[g] = (double)stats_at(loop, item.sample, item.group + g)[1];
         }
         find_sums(loop, &item, mean, sum, product);
-        for (tile t = {0}; next_tile(&item, &t);) backward_tile(loop, &item, &t, mean, inverse, sum, product);
+        for (int64_t g = 0; g < item.groups; g++) {
+            shift[g] = sum[g] / (double)item.elements;
+            slope[g] = inverse[g] * inverse[g] * product[g] / (double)item.elements;
+        }
+        for (tile t = {0}; next_tile(&item, &t);) backward_tile(loop, &item, &t, mean, inverse, shift, slope);
     }
 }
 
