@@ -16,7 +16,7 @@
 
 #include "base/memory.h"
 #include "device/cpu/cpu.h"
-#include "device/cpu/cpu_conv_table.h"
+#include "device/cpu/cpu_conv_choice.h"
 #include "device/cpu/cpu_onednn.h"
 #include "device/device.h"
 
