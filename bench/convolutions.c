@@ -1,13 +1,13 @@
 /* The methods by which the CPU computes convolutions: their times, and the table that the choice is made by.
  *
- *   bench_convolutions [THREADS]
+ *   bench_convolutions [THREADS [RUNS]]
  *
  * For the convolutions of three networks, and some others: milliseconds and GFLOP/s of each method of each of the three
  * ops, the one that the table chooses (*), a matrix product of the same size; then the sums of direct, of what is
  * chosen, and of the best. At the end: the rows of src/device/cpu/cpu_conv_table.inc that follow from these times, for
  * this machine's instruction set, or for a smaller one (ONEDNN_MAX_CPU_ISA=SSE41), with the error of the fit.
  *
- * Least of several times, so that other programs disturb less. Not a test. */
+ * Least of several times, and of RUNS whole runs, so that other programs disturb less. Not a test. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,11 +16,11 @@
 
 #include "base/memory.h"
 #include "device/cpu/cpu.h"
-#include "device/cpu/cpu_conv_table.h"
+#include "device/cpu/cpu_conv_choice.h"
 #include "device/cpu/cpu_onednn.h"
 #include "device/device.h"
 
-enum { ROUNDS = 7, LONGEST = 40 /* ms for one op, after its first run */, KINDS = 3 };
+enum { ROUNDS = 5, LONGEST = 20 /* ms for one op, after its first run */, KINDS = 3 };
 
 typedef struct conv {
     int64_t n, in, out, size, kernel, stride;
@@ -196,7 +196,7 @@ static double product_of(const gp_conv_shape *s, gp_op_kind kind) {
 enum { TERMS = 4, MOST = 128 };
 
 typedef struct samples {
-    int count;
+    int count, next;
     double term[MOST][TERMS]; /* GFLOP, GB, GB, thousands of products */
     double took[MOST];        /* ms */
 } samples;
@@ -207,9 +207,11 @@ static void add_sample(const gp_conv_shape *shape, int kind, int method, double 
     samples *s = &measured[method][kind];
     gp_conv_work work = gp_conv_work_of(shape, kinds[kind], (gp_conv_method)method);
     const double term[TERMS] = {1e-9 * work.flops, 1e-9 * work.weights, 1e-9 * work.moved, 1e-3 * work.products};
-    if (s->count == MOST) return;
-    memcpy(s->term[s->count], term, sizeof term);
-    s->took[s->count++] = took;
+    if (s->next == MOST) return;
+    memcpy(s->term[s->next], term, sizeof term);
+    if (s->next == s->count) s->took[s->count++] = took;
+    s->took[s->next] = fmin(s->took[s->next], took);
+    s->next++;
 }
 
 /* ---- times ------------------------------------------------------------------------------------------------------- */
@@ -309,6 +311,7 @@ int main(int count, char **argument) {
     gp_status (*const prepare[])(gp_prepared *, gp_error *) = {prepare_DIRECT, prepare_PRODUCT, prepare_GATHERED,
                                                                prepare_PLACES};
     if (count > 1) threads = (uint32_t)atoi(argument[1]);
+    const int runs = count > 2 ? atoi(argument[2]) : 1;
     if (threads < 1) return 2;
     const gp_device_spec spec = {&gp_cpu_kind, 0, (int)threads, 0};
     for (int m = 0; m < GP_CONV_METHODS; m++) {
@@ -318,7 +321,11 @@ int main(int count, char **argument) {
     must(gp_op_cache_create(&cache, &err), &err);
     must(gp_cpu_kind.open(&spec, &device, &err), &err);
     must(gp_cpu_kind.stream_create(device, false, &stream, &err), &err);
-    for (int n = 0; n < NETWORKS; n++) show(&networks[n]);
+    for (int run = 0; run < runs; run++) {
+        for (int m = 0; m < GP_CONV_METHODS; m++)
+            for (int k = 0; k < KINDS; k++) measured[m][k].next = 0;
+        for (int n = 0; n < NETWORKS; n++) show(&networks[n]);
+    }
     print_table();
     gp_cpu_kind.stream_destroy(stream);
     gp_cpu_kind.close(device);

@@ -1,5 +1,7 @@
 #include "device/device.h"
 
+#include <string.h>
+#include <stdio.h>
 gp_status gp_device_op_check(const gp_device_op *op, gp_error *err) {
     const gp_op_desc *desc = &op->prepared->desc;
     for (int i = 0; i < (int)desc->operands; i++)
@@ -18,4 +20,17 @@ gp_status gp_device_run(const gp_device_kind *kind, gp_stream *stream, const gp_
     gp_status status = kind->run(stream, &op, args, err);
     if (op.bound) kind->unbind(op.bound);
     return status;
+}
+
+const char *gp_device_libraries(const gp_device_spec *devices, int count, char text[GP_LIBRARIES_TEXT]) {
+    text[0] = '\0';
+    for (int d = 0; d < count; d++) {
+        const gp_device_kind *kind = devices[d].kind;
+        bool before = false;
+        for (int e = 0; e < d; e++) before = before || devices[e].kind == kind;
+        if (before || !kind->libraries) continue;
+        size_t used = strlen(text);
+        snprintf(text + used, GP_LIBRARIES_TEXT - used, "%s%s", used ? ", " : "", kind->libraries());
+    }
+    return text;
 }

@@ -63,7 +63,8 @@ struct gp_device_kind {
      * GP_OP_ACCUMULATE may be refused, and the planner then adds by an op of its own. */
     gp_status (*prepare)(gp_prepared *prepared, gp_error *err);
     void (*release)(gp_prepared *prepared);
-    /* What its ops come from, with the version: "oneDNN 3.1.1"; NULL: loops of its own. */
+    /* What its ops come from and what chooses among them, with versions: "oneDNN 3.1.1, convolutions 1 for AVX2"; NULL:
+     * loops of its own. */
     const char *(*libraries)(void);
 
     /* Running. */
@@ -145,6 +146,11 @@ static inline size_t gp_device_room(const gp_device_spec *spec) {
     if (spec->memory == 0) return 0;
     return spec->memory > spec->kind->beside ? spec->memory - spec->kind->beside : 1;
 }
+
+/* What the ops of these devices come from, each kind once: "oneDNN 3.1.1, convolutions 1 for AVX2"; "" for own loops.
+ * Other texts may give other bits. Written to `text`, which is returned. */
+enum { GP_LIBRARIES_TEXT = 256 };
+const char *gp_device_libraries(const gp_device_spec *devices, int count, char text[GP_LIBRARIES_TEXT]);
 
 /* Prepared ops by descriptor: each descriptor is prepared once per device kind. Owned by the plan; any thread. */
 typedef struct gp_op_cache gp_op_cache;

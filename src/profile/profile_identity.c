@@ -55,20 +55,6 @@ gp_status gp_profile_model(const gp_graph *graph, uint64_t *out, gp_error *err) 
 
 /* ---- the rest ---------------------------------------------------------------------------------------------------- */
 
-/* "oneDNN 3.1.1", of each kind once. */
-static gp_status list_libraries(const gp_device_spec *devices, int count, char **out, gp_error *err) {
-    char text[256] = "";
-    for (int d = 0; d < count; d++) {
-        const gp_device_kind *kind = devices[d].kind;
-        bool before = false;
-        for (int e = 0; e < d; e++) before = before || devices[e].kind == kind;
-        if (before || !kind->libraries) continue;
-        size_t used = strlen(text);
-        snprintf(text + used, sizeof text - used, "%s%s", used ? ", " : "", kind->libraries());
-    }
-    return gp_copy_text(out, text, err);
-}
-
 static gp_status describe_optimizer(const gp_identity_request *request, char **out, gp_error *err) {
     const gp_update *update = request->update;
     return gp_format_text(out, err, "%s, %d state%s%s", gp_op_name(update->op), update->states,
@@ -77,11 +63,12 @@ static gp_status describe_optimizer(const gp_identity_request *request, char **o
 
 gp_status gp_profile_identify(const gp_identity_request *request, gp_profile_identity *out, gp_error *err) {
     gp_profile_identity identity = {.samples = request->samples, .together = request->together};
-    char **text = identity.text;
+    char **text = identity.text, libraries[GP_LIBRARIES_TEXT];
     gp_status status = gp_copy_text(&text[GP_PROFILE_TEXT_PROGRAM], GP_VERSION, err);
     if (status == GP_OK) status = gp_cache_machine(&text[GP_PROFILE_TEXT_MACHINE], err);
     if (status == GP_OK)
-        status = list_libraries(request->devices, request->device_count, &text[GP_PROFILE_TEXT_LIBRARIES], err);
+        status = gp_copy_text(&text[GP_PROFILE_TEXT_LIBRARIES],
+                              gp_device_libraries(request->devices, request->device_count, libraries), err);
     if (status == GP_OK) status = gp_copy_text(&text[GP_PROFILE_TEXT_PRECISION], request->tf32 ? "tf32" : "f32", err);
     if (status == GP_OK) status = describe_optimizer(request, &text[GP_PROFILE_TEXT_OPTIMIZER], err);
     if (status == GP_OK) status = gp_profile_model(request->graph, &identity.model, err);

@@ -192,17 +192,21 @@ enum { NUMBERS = sizeof numbers / sizeof *numbers, OLDER_NUMBERS = NUMBERS - 3 /
 gp_status gp_snapshot_write(const char *path, const gp_safetensors_item *items, size_t count,
                             const gp_safetensors_source *source, const gp_reached *reached, const char *config,
                             gp_error *err) {
+    enum { FIRST = 5 }; /* texts before the numbers */
     char texts[NUMBERS][NUMBER_TEXT];
-    const char *metadata[2 * (NUMBERS + 4) + 1] = {
-        "format", "pt", "snapshot", version, "config", config, "file", reached->file_text ? reached->file_text : ""};
+    const char *metadata[2 * (NUMBERS + FIRST) + 1] = {"format",    "pt",
+                                                       "snapshot",  version,
+                                                       "config",    config,
+                                                       "file",      reached->file_text ? reached->file_text : "",
+                                                       "libraries", reached->libraries ? reached->libraries : ""};
     for (int i = 0; i < NUMBERS; i++) {
         const char *value = (const char *)reached + numbers[i].offset;
         if (numbers[i].real)
             snprintf(texts[i], NUMBER_TEXT, "%.17g", *(const double *)(const void *)value);
         else
             snprintf(texts[i], NUMBER_TEXT, "%" PRId64, *(const int64_t *)(const void *)value);
-        metadata[8 + 2 * i] = numbers[i].key;
-        metadata[9 + 2 * i] = texts[i];
+        metadata[2 * (FIRST + i)] = numbers[i].key;
+        metadata[2 * (FIRST + i) + 1] = texts[i];
     }
     struct stat about;
     if (lstat(path, &about) == 0 && S_ISLNK(about.st_mode) && unlink(path) != 0)
@@ -214,7 +218,7 @@ gp_status gp_snapshot_write(const char *path, const gp_safetensors_item *items, 
 /* With room for the numbers and the checksum, which are not known yet. */
 gp_status gp_snapshot_can_be(const char *path, const gp_safetensors_item *items, size_t count, const char *config,
                              uint64_t *bytes, gp_error *err) {
-    enum { ROOM = (NUMBERS + 2) * 2 * NUMBER_TEXT };
+    enum { ROOM = (NUMBERS + 2) * 2 * NUMBER_TEXT + GP_LIBRARIES_TEXT };
     char room[ROOM + 1];
     memset(room, '0', ROOM);
     room[ROOM] = '\0';
@@ -247,6 +251,8 @@ static gp_status read_metadata(gp_snapshot *snapshot, const char *path, gp_error
     for (int i = 0; i < (newer ? NUMBERS : OLDER_NUMBERS); i++)
         GP_RETURN_IF_FAILED(read_number(snapshot->file, path, &numbers[i], &snapshot->reached, err));
     if (newer) snapshot->reached.file_text = gp_safetensors_metadata(snapshot->file, "file");
+    const char *libraries = gp_safetensors_metadata(snapshot->file, "libraries"); /* older files have none */
+    if (libraries && *libraries) snapshot->reached.libraries = libraries;
     const gp_reached *reached = &snapshot->reached;
     if (reached->step < 0 || reached->step > UINT32_MAX || reached->epoch < 0 || reached->metrics_bytes < 0 ||
         reached->samples < 0 || reached->steps < 0)

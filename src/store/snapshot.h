@@ -28,6 +28,7 @@ typedef struct gp_reached {
     int64_t steps;         /* after which the run is to end */
     int64_t due;           /* 1: an evaluation follows this step, and was not made */
     const char *file_text; /* the user's configuration file without overrides, as YAML; borrowed */
+    const char *libraries; /* gp_device_libraries of the run's devices; NULL: not said; borrowed */
 } gp_reached;
 
 /* The tensors of a run's state, the parameters first, and their places in the one block that a copy takes. */

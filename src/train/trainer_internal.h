@@ -39,8 +39,9 @@ typedef struct gp_trainer {
     double ended;              /* when the last step was found to have */
     double data_seconds;       /* that the last gp_trainer_take waited */
     gp_run_length length;
-    gp_reached reached; /* samples, steps, due and file_text are set when a snapshot is taken */
+    gp_reached reached; /* samples, steps, due, file_text and libraries are set when a snapshot is taken */
     bool best_differs;  /* best.safetensors was found to be another evaluation's, or gone, when the run was resumed */
+    char libraries[GP_LIBRARIES_TEXT]; /* of the run's devices */
     gp_saver *saver;
     int64_t saved;   /* step of the snapshot of where the run is; −1: none */
     double saved_at; /* when; seconds of a monotonic clock */

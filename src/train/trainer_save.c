@@ -48,6 +48,7 @@ static gp_status save(gp_trainer *t, bool beside, gp_error *err) {
     t->reached.steps = t->session->steps;
     t->reached.due = evaluation_is_missing(t);
     t->reached.file_text = t->session->whole->file_text;
+    t->reached.libraries = t->libraries;
     if (gp_saver_snapshot(t->saver, t->run, &t->reached, beside, err) != GP_OK) return gp_trainer_refuse_state(t, err);
     t->saved = t->reached.step;
     t->saved_at = gp_now();

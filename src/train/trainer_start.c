@@ -186,6 +186,11 @@ static gp_status go_on(gp_trainer *t, const gp_resume *resume, gp_error *err) {
     t->saved = reached->step;
     GP_RETURN_IF_FAILED(check_best(t, err));
     if (resume->passed_over) gp_progress_warn(&t->progress, "not used: %s", resume->passed_over);
+    if (reached->libraries && strcmp(reached->libraries, t->libraries) != 0)
+        gp_progress_warn(&t->progress,
+                         "the snapshot was written with %s, and the run goes on with %s: sums may differ in their last "
+                         "digits from those of a run that was not interrupted",
+                         reached->libraries, t->libraries);
     gp_progress_resume(&t->progress, t->reached.step, resume->path.text);
     for (int i = 0; i < resume->changes.count; i++)
         gp_progress_line(&t->progress, "from step %" PRId64 " on: %s is %s", t->reached.step + 1,
@@ -235,6 +240,7 @@ gp_status gp_trainer_open(gp_trainer *t, gp_error *err) {
     bool begins = !t->saver;
     gp_session *session = t->session;
     t->length = gp_session_length(session);
+    gp_device_libraries(session->plan->devices, session->plan->workers, t->libraries);
     t->progress.steps = session->steps;
     if (session->steps > 0) GP_RETURN_IF_FAILED(gp_account_open(session, &t->account, err));
     if (begins) GP_RETURN_IF_FAILED(start_saver(t, err));

@@ -81,8 +81,8 @@ class Runs(unittest.TestCase):
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=prepare,
                                 env={**os.environ, **(environment or {})})
 
-    def run_program(self, *arguments, status=0, err="", prepare=None):
-        process = self.start(*arguments, prepare=prepare)
+    def run_program(self, *arguments, status=0, err="", prepare=None, environment=None):
+        process = self.start(*arguments, prepare=prepare, environment=environment)
         out, errors = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, status, errors)
         if err is not None:

@@ -424,6 +424,23 @@ class Resume(Runs):
                          ("2", "10", "3", "32", "10", "0"))
         self.assertIn("micro_batches: 4", about["file"])
 
+    def libraries(self):
+        content = read(snapshots(self.run_folder)[-1])
+        return json.loads(content[8:8 + int.from_bytes(content[:8], "little")])["__metadata__"]["libraries"]
+
+    def test_another_instruction_set(self):
+        """A snapshot says what chose the kernels; a run that goes on with something else says so, and goes on."""
+        steps = ["-q", *CONSTANT, "--set"]
+        self.run_program(*steps, "train.steps=10", environment={"ONEDNN_MAX_CPU_ISA": "SSE41"})
+        before = self.libraries()
+        self.assertRegex(before, r"^oneDNN \d+\.\d+\.\d+, convolutions \d+ for SSE4\.1$")
+        _, errors = self.run_program(*steps, "train.steps=14", "--resume", err=None)
+        now = self.libraries()
+        said = ("gpipe-train: warning: the snapshot was written with %s, and the run goes on with %s: sums may differ in "
+                "their last digits from those of a run that was not interrupted\n" % (before, now))
+        self.assertEqual(errors, "" if before == now else said)
+        self.run_program(*steps, "train.steps=18", "--resume")  # nothing is other then
+
     def test_a_finished_run(self):
         """Has nothing left to do, and stays as it is; it goes on where the end moves."""
         shutil.copytree(self.alone, self.run_folder)

@@ -72,6 +72,7 @@ static void what_was_reached_is_read_as_it_stands(void **state) {
     assert_int_equal(reached->best_step, -1);
     assert_true(reached->best < -1e308);
     assert_int_equal(reached->metrics_bytes, 4000);
+    assert_null(reached->libraries); /* files from before this text */
     if (gp_snapshot_check(&snapshot, session->plan, false, &err) != GP_OK) fail_msg("%s", err.text);
     gp_snapshot_close(&snapshot);
 }
@@ -91,7 +92,8 @@ static void what_is_written_comes_back(void **state) {
                                 .samples = 50,
                                 .steps = INT64_C(1) << 40,
                                 .due = 1,
-                                .file_text = "train: {epochs: 2}\n"};
+                                .file_text = "train: {epochs: 2}\n",
+                                .libraries = "oneDNN 9.9.9, convolutions 7 for AVX2"};
     const char *path = fixture_path("written.safetensors");
     if (gp_snapshot_write(path, items, (size_t)layout.count, NULL, &reached, "", &err) != GP_OK)
         fail_msg("%s", err.text);
@@ -102,6 +104,7 @@ static void what_is_written_comes_back(void **state) {
     assert_true(read->best_step == reached.best_step && read->metrics_bytes == reached.metrics_bytes);
     assert_true(read->samples == reached.samples && read->steps == reached.steps && read->due == reached.due);
     assert_string_equal(read->file_text, reached.file_text);
+    assert_string_equal(read->libraries, reached.libraries);
     gp_snapshot_close(&snapshot);
 }
 

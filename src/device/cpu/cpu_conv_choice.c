@@ -5,8 +5,6 @@
 #include <oneapi/dnnl/dnnl.h>
 #include <stdio.h>
 
-#include "device/cpu/cpu_conv_table.h"
-
 static const char *const method_names[GP_CONV_METHODS] = {"direct", "product", "gathered product", "product by places"};
 static const char *const isa_names[GP_CONV_ISAS] = {"SSE4.1", "AVX2", "AVX-512"};
 

@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 #include "device/cpu/cpu_conv_gather.h"
-#include "device/cpu/cpu_onednn_layout.h"
+#include "device/cpu/cpu_onednn_plan.h"
 
 /* Blocks of the products: the plan's arguments, and the gathered rows. */
 enum { X = 0, Y = 1, ROWS = GP_ONEDNN_ARGUMENTS, BLOCKS };

@@ -67,9 +67,10 @@ void gp_cpu_onednn_close(struct dnnl_stream **stream) {
 }
 
 const char *gp_cpu_onednn_version(void) {
-    static char text[48]; /* the same whoever writes it */
+    static char text[96]; /* the same whoever writes it */
     const dnnl_version_t *version = dnnl_version();
-    snprintf(text, sizeof text, "oneDNN %d.%d.%d", version->major, version->minor, version->patch);
+    snprintf(text, sizeof text, "oneDNN %d.%d.%d, %s", version->major, version->minor, version->patch,
+             gp_conv_choice_version());
     return text;
 }
 

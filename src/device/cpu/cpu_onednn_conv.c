@@ -3,7 +3,7 @@
 
 #include "device/cpu/cpu_conv_products.h"
 #include "device/cpu/cpu_onednn.h"
-#include "device/cpu/cpu_onednn_layout.h"
+#include "device/cpu/cpu_onednn_plan.h"
 #include "device/cpu/cpu_ops.h"
 
 /* What oneDNN calls an operand of a convolution. The gradient of the bias is not oneDNN's (cpu_weights.c). */

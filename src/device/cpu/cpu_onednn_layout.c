@@ -1,4 +1,5 @@
-#include "device/cpu/cpu_onednn_layout.h"
+/* Layouts of operands as oneDNN describes them, and what its primitives are asked with. */
+#include "device/cpu/cpu_onednn_plan.h"
 
 #include <string.h>
 

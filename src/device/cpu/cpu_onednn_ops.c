@@ -1,6 +1,5 @@
 /* Linear layers and reorders on oneDNN. */
 #include "device/cpu/cpu_onednn.h"
-#include "device/cpu/cpu_onednn_layout.h"
 #include "device/cpu/cpu_onednn_plan.h"
 #include "device/cpu/cpu_loops.h"
 #include "device/cpu/cpu_ops.h"

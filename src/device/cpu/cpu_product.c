@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "device/cpu/cpu_onednn_layout.h"
+#include "device/cpu/cpu_onednn_plan.h"
 
 /* libgomp's; clang has no omp.h for it. */
 extern void omp_set_num_threads(int threads);
