@@ -38,7 +38,7 @@ static volatile double sink;
 
 static void compute(double turns) {
     double x = 1;
-    for (double i = 0; i < turns; i++) x = x * 0.999999 + 1e-6;
+    for (int64_t i = 0; i < (int64_t)turns; i++) x = x * 0.999999 + 1e-6;
     sink = x;
 }
 
@@ -133,7 +133,7 @@ int main(int argc, char **argv) {
     for (int r = 0; r < rounds; r++)
         for (int m = 0; m < SPINS; m++) {
             double before = steal();
-            run(m, turns, seconds[m] + r * STEPS, &together[m], &handed[m]);
+            run(m, turns, seconds[m] + (size_t)r * STEPS, &together[m], &handed[m]);
             stolen[m] += steal() - before;
         }
     /* The first worker's forward and backward, and all of the second one's. */
