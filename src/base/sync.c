@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -94,23 +95,60 @@ static inline void relax(void) {
 #endif
 }
 
-gp_status gp_signal_wait(gp_signal *signal, uint64_t value, const gp_cancel *cancel, gp_error *err) {
-    for (int spin = 0; spin < SPINS; spin++) {
-        if (gp_signal_reached(signal, value)) return GP_OK;
+static _Thread_local uint32_t spin_microseconds;
+
+void gp_wait_spin(uint32_t most) {
+    spin_microseconds = most;
+}
+
+uint32_t gp_wait_spins(void) {
+    return spin_microseconds;
+}
+
+static uint64_t microseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+static bool is_over(const gp_signal *signal, uint64_t value, const gp_cancel *cancel) {
+    return gp_signal_reached(signal, value) || gp_cancelled(cancel);
+}
+
+static bool spin_briefly(const gp_signal *signal, uint64_t value, const gp_cancel *cancel) {
+    for (int i = 0; i < SPINS; i++) {
+        if (is_over(signal, value, cancel)) return true;
         relax();
     }
-    for (;;) {
-        if (gp_signal_reached(signal, value)) return GP_OK;
-        if (gp_cancelled(cancel)) return gp_fail(err, GP_CANCELLED, "cancelled while waiting");
-        /* A raise that sees no sleeper happened before the increment, so the look at the value below sees it; one that
-         * sees the sleeper changes the word, and the sleep returns at once. Likewise a cancellation: what it wakes
-         * after the word was read ends the sleep, and what came before is seen by the look at the flag. */
-        atomic_fetch_add_explicit(&signal->sleepers, 1, memory_order_seq_cst);
-        unsigned seen = atomic_load_explicit(&signal->wake, memory_order_seq_cst);
-        if (atomic_load_explicit(&signal->value, memory_order_seq_cst) < value && !gp_cancelled(cancel))
-            futex_sleep(&signal->wake, seen);
-        atomic_fetch_sub_explicit(&signal->sleepers, 1, memory_order_seq_cst);
+    return false;
+}
+
+/* Yields, so that any other thread that wants the processor gets it. */
+static void spin(const gp_signal *signal, uint64_t value, const gp_cancel *cancel) {
+    if (spin_briefly(signal, value, cancel) || spin_microseconds == 0) return;
+    uint64_t end = microseconds() + spin_microseconds;
+    while (microseconds() < end) {
+        sched_yield();
+        if (spin_briefly(signal, value, cancel)) return;
     }
+}
+
+static void sleep_once(gp_signal *signal, uint64_t value, const gp_cancel *cancel) {
+    /* A raise that sees no sleeper happened before the increment, so the look at the value below sees it; one that
+     * sees the sleeper changes the word, and the sleep returns at once. Likewise a cancellation: what it wakes
+     * after the word was read ends the sleep, and what came before is seen by the look at the flag. */
+    atomic_fetch_add_explicit(&signal->sleepers, 1, memory_order_seq_cst);
+    unsigned seen = atomic_load_explicit(&signal->wake, memory_order_seq_cst);
+    if (atomic_load_explicit(&signal->value, memory_order_seq_cst) < value && !gp_cancelled(cancel))
+        futex_sleep(&signal->wake, seen);
+    atomic_fetch_sub_explicit(&signal->sleepers, 1, memory_order_seq_cst);
+}
+
+gp_status gp_signal_wait(gp_signal *signal, uint64_t value, const gp_cancel *cancel, gp_error *err) {
+    spin(signal, value, cancel);
+    while (!is_over(signal, value, cancel)) sleep_once(signal, value, cancel);
+    if (gp_signal_reached(signal, value)) return GP_OK;
+    return gp_fail(err, GP_CANCELLED, "cancelled while waiting");
 }
 
 void gp_barrier_init(gp_barrier *barrier, int parties) {

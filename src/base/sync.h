@@ -1,7 +1,7 @@
 /* Waiting between threads: every wait can be cancelled.
  *
  * gp_cancel is the run's one flag, with the first error; gp_signal is a sequence number that one thread raises and any
- * number of threads wait for; gp_barrier is met by a fixed number of threads. Waits spin briefly, then sleep. After
+ * number of threads wait for; gp_barrier is met by a fixed number of threads. Waits spin, then sleep. After
  * gp_cancel_raise every wait under way and every later one returns GP_CANCELLED: at once where gp_signal_wake follows,
  * else within a tenth of a second.
  * The creator destroys, after all threads that use an object were joined.
@@ -36,6 +36,12 @@ static inline bool gp_cancelled(const gp_cancel *cancel) {
 }
 /* The first cause; GP_OK where nothing was raised. */
 gp_status gp_cancel_cause(gp_cancel *cancel, gp_error *err);
+
+/* The time for which the calling thread spins in a wait before it sleeps, in microseconds; 0 at first: a few of them.
+ * While it spins it yields, so that other threads that want the processor get it. Only a thread with a processor to
+ * itself gains from it (docs/cpu-threads.md). */
+void gp_wait_spin(uint32_t most);
+uint32_t gp_wait_spins(void);
 
 /* A number that only rises. Zero at first. 64 bytes, so that neighbours do not share a cache line. */
 typedef struct gp_signal {

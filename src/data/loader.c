@@ -306,11 +306,14 @@ static void give_back(gp_loader *self, int64_t number) {
     pthread_cond_broadcast(&self->change);
 }
 
+/* A thread that wakes to read ahead does not interrupt a worker or the trainer: the policy is the kernel's batch. */
 static void *run(void *argument) {
+    const struct sched_param no_priority = {.sched_priority = 0};
     reader *self = argument;
     gp_loader *loader = self->loader;
     gp_error error = {.status = GP_OK};
     claim of;
+    (void)pthread_setschedparam(pthread_self(), SCHED_BATCH, &no_priority);
     while (claim_samples(loader, &of) && wait_for_slot(loader, of.number)) {
         int64_t counts = 0, failed_at = -1;
         uint64_t began = atomic_load_explicit(&loader->records, memory_order_relaxed) ? gp_clock() : 0;

@@ -8,7 +8,10 @@
 #include "pipeline/channel.h"
 #include "pipeline/spans.h"
 
-enum { EVENT = 32 }; /* bytes of an event, as malloc gives them */
+enum {
+    EVENT = 32, /* bytes of an event, as malloc gives them */
+    SPIN = 2000 /* microseconds: docs/cpu-threads.md */
+};
 
 /* Events that mark places of the worker's queues, in the mini-batch that has most of them. */
 static int count_marks(const gp_plan *plan, int worker) {
@@ -128,6 +131,7 @@ static void *work(void *argument) {
     gp_run *run = worker->run;
     gp_error err = {0};
     pin(worker);
+    gp_wait_spin(run->spin);
     gp_status status = open_worker(worker, &err);
     if (status != GP_OK) status = gp_error_context(&err, "worker %d: ", worker->index);
     for (uint64_t command = 0; status == GP_OK; command = worker->command) {
@@ -141,16 +145,18 @@ static void *work(void *argument) {
     return NULL;
 }
 
-/* Without enough processors no worker is pinned. */
+/* With enough processors for the threads of all workers, a worker may spin while it waits, and may be pinned. */
 static gp_status divide_processors(gp_run *run, gp_error *err) {
     const gp_plan *plan = run->plan;
     cpu_set_t allowed;
     int *threads = NULL;
-    if (!plan->pin || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return GP_OK;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return GP_OK;
     GP_RETURN_IF_FAILED(GP_NEW(&threads, plan->workers, err));
     gp_status status = GP_NEW(&run->processors, plan->workers, err);
     for (int w = 0; w < plan->workers; w++) threads[w] = plan->devices[w].kind->on_host ? plan->devices[w].threads : 0;
-    if (status == GP_OK && !gp_processors_divide("", &allowed, threads, plan->workers, run->processors)) {
+    bool enough = status == GP_OK && gp_processors_divide("", &allowed, threads, plan->workers, run->processors);
+    if (enough) run->spin = SPIN;
+    if (!enough || !plan->pin) {
         free(run->processors);
         run->processors = NULL;
     }
@@ -236,6 +242,10 @@ void gp_run_destroy(gp_run **run) {
 
 bool gp_run_is_pinned(const gp_run *run) {
     return run->processors != NULL;
+}
+
+uint32_t gp_run_spin(const gp_run *run) {
+    return run->spin;
 }
 
 uint64_t gp_run_wakes(const gp_run *run) {

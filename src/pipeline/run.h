@@ -103,6 +103,9 @@ GP_MUST_USE gp_status gp_run_refresh(gp_run *run, gp_error *err);
 /* Whether each worker on the host has processors of its own: the plan asks for it, and there are enough. */
 bool gp_run_is_pinned(const gp_run *run);
 
+/* Microseconds for which workers spin before they sleep; 0: the process has too few processors for their threads. */
+uint32_t gp_run_spin(const gp_run *run);
+
 /* How often commands woke a worker so far, for tests. Between calls. */
 uint64_t gp_run_wakes(const gp_run *run);
 /* A worker's arena, for tests: exactly plan->arena[worker] bytes. Only from hooks of that worker, or between calls. */

@@ -110,6 +110,7 @@ struct gp_run {
     gp_step_scalars report[2]; /* [turn] what it comes to */
     gp_worker *workers;
     cpu_set_t *processors; /* [worker] that its threads run on, and no other worker's; NULL: workers are not pinned */
+    uint32_t spin;         /* microseconds: gp_wait_spin of the workers and of their devices' threads */
     gp_copy_orders *orders;
     gp_channel *channels; /* [edge] */
     gp_joining *joinings; /* [collective·stages + stage] */

@@ -1,5 +1,6 @@
 /* Signals, barrier and cancellation between threads. Threads return a status; the asserts are the main thread's. */
 #include <setjmp.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -10,7 +11,9 @@
 
 #include "base/sync.h"
 
-enum { THREADS = 4, ROUNDS = 2000 };
+enum { THREADS = 4, ROUNDS = 2000, SPINS = 2 };
+
+static const uint32_t spins[SPINS] = {0, 100};
 
 typedef struct shared {
     gp_cancel cancel;
@@ -18,6 +21,7 @@ typedef struct shared {
     gp_barrier barrier;
     uint64_t plain;           /* written between signals, without a lock */
     uint64_t counts[THREADS]; /* each its thread's, read by all between barriers */
+    uint32_t spin;            /* microseconds, of all threads */
     bool pause;               /* threads sleep now and then, so that others sleep in their waits */
 } shared;
 
@@ -53,6 +57,7 @@ static void join(member *members, int count) {
 static void *play_pong(void *argument) {
     member *me = argument;
     shared *all = me->all;
+    gp_wait_spin(all->spin);
     for (uint64_t i = 1; i <= ROUNDS && me->status == GP_OK; i++) {
         me->status = gp_signal_wait(&all->ping, i, &all->cancel, &me->err);
         if (all->plain != 2 * i - 1) me->broken = "what was written before the raise is not there";
@@ -63,12 +68,14 @@ static void *play_pong(void *argument) {
     return NULL;
 }
 
-static void ping_pong(bool pause) {
+static void ping_pong(uint32_t spin, bool pause) {
     shared all;
     member other;
     gp_error err = {0};
     init_shared(&all, 2);
     all.pause = pause;
+    all.spin = spin;
+    gp_wait_spin(spin);
     start(&other, &all, 1, play_pong);
     for (uint64_t i = 1; i <= ROUNDS; i++) {
         all.plain = 2 * i - 1;
@@ -78,6 +85,7 @@ static void ping_pong(bool pause) {
         assert_int_equal(all.plain, 2 * i);
     }
     join(&other, 1);
+    gp_wait_spin(0);
     assert_int_equal(other.status, GP_OK);
     assert_null(other.broken);
     gp_cancel_fini(&all.cancel);
@@ -85,12 +93,12 @@ static void ping_pong(bool pause) {
 
 static void test_signals(void **state) {
     (void)state;
-    ping_pong(false);
+    for (int m = 0; m < SPINS; m++) ping_pong(spins[m], false);
 }
 
 static void test_signals_with_sleepers(void **state) {
     (void)state;
-    ping_pong(true);
+    for (int m = 0; m < SPINS; m++) ping_pong(spins[m], true);
 }
 
 static void test_signal_values(void **state) {
@@ -110,6 +118,7 @@ static void test_signal_values(void **state) {
 
 static void *wait_for_ping(void *argument) {
     member *me = argument;
+    gp_wait_spin(me->all->spin);
     me->status = gp_signal_wait(&me->all->ping, 7, &me->all->cancel, &me->err);
     if (me->status == GP_OK && me->all->plain != 42) me->broken = "what was written before the raise is not there";
     return NULL;
@@ -179,16 +188,18 @@ static void test_barrier_of_one(void **state) {
 
 static void *meet_once(void *argument) {
     member *me = argument;
+    gp_wait_spin(me->all->spin);
     me->status = gp_barrier_meet(&me->all->barrier, &me->all->cancel, &me->err);
     return NULL;
 }
 
-/* Those who wait for somebody who never comes leave when the run is cancelled, before or while they wait. */
-static void cancel_waiters(void *(*work)(void *), bool before) {
+/* Threads that wait for what never comes leave when the run is cancelled, before or while they wait. */
+static void cancel_waiters(uint32_t spin, void *(*work)(void *), bool before) {
     shared all;
     member members[THREADS];
     const gp_error cause = {GP_INJECTED, "the cause"};
     init_shared(&all, THREADS + 1);
+    all.spin = spin;
     if (before) assert_true(gp_cancel_raise(&all.cancel, &cause));
     start(members, &all, THREADS, work);
     if (!before) {
@@ -202,10 +213,12 @@ static void cancel_waiters(void *(*work)(void *), bool before) {
 
 static void test_cancelled_waits(void **state) {
     (void)state;
-    cancel_waiters(wait_for_ping, false);
-    cancel_waiters(wait_for_ping, true);
-    cancel_waiters(meet_once, false);
-    cancel_waiters(meet_once, true);
+    for (int m = 0; m < SPINS; m++)
+        for (int before = 0; before < 2; before++) {
+            cancel_waiters(spins[m], wait_for_ping, before);
+            cancel_waiters(spins[m], meet_once, before);
+        }
+    cancel_waiters(UINT32_MAX, wait_for_ping, false); /* while it spins */
 }
 
 /* What has already happened is not lost to a cancellation. */
@@ -278,11 +291,17 @@ static void test_cause_without_status(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_signals),         cmocka_unit_test(test_signals_with_sleepers),
-        cmocka_unit_test(test_signal_values),   cmocka_unit_test(test_many_waiters),
-        cmocka_unit_test(test_barrier),         cmocka_unit_test(test_barrier_of_one),
-        cmocka_unit_test(test_cancelled_waits), cmocka_unit_test(test_reached_after_cancel),
-        cmocka_unit_test(test_first_cause),     cmocka_unit_test(test_cause_without_status),
+        cmocka_unit_test(test_signals),
+        cmocka_unit_test(test_signals_with_sleepers),
+        cmocka_unit_test(test_signal_values),
+
+        cmocka_unit_test(test_many_waiters),
+        cmocka_unit_test(test_barrier),
+        cmocka_unit_test(test_barrier_of_one),
+        cmocka_unit_test(test_cancelled_waits),
+        cmocka_unit_test(test_reached_after_cancel),
+        cmocka_unit_test(test_first_cause),
+        cmocka_unit_test(test_cause_without_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

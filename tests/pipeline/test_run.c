@@ -118,7 +118,7 @@ static gp_status look_at_processors(void *context, const gp_site *site, gp_error
 }
 
 /* Trains one step. Whether workers are pinned. */
-static bool step_pinned(const harness_options *its, cpu_set_t sets[STAGES]) {
+static bool step_pinned(const harness_options *its, cpu_set_t sets[STAGES], uint32_t *spin) {
     harness h;
     gp_error err = {0};
     gp_step_result result;
@@ -127,6 +127,7 @@ static bool step_pinned(const harness_options *its, cpu_set_t sets[STAGES]) {
     harness_start(&h, &hooks);
     assert_int_equal(harness_step(&h, SAMPLES, true, 1, &result, &err), GP_OK);
     bool pinned = gp_run_is_pinned(h.run);
+    *spin = gp_run_spin(h.run);
     harness_end(&h);
     return pinned;
 }
@@ -135,25 +136,32 @@ static void pinned_workers_share_no_processor(void **state) {
     (void)state;
     harness_options its = options;
     cpu_set_t own, sets[STAGES], both;
+    uint32_t spin;
     assert_int_equal(sched_getaffinity(0, sizeof own, &own), 0);
     its.kind = &gp_cpu_kind;
     its.stages = 2;
     its.layers = (const int64_t[]){8, 9};
-    assert_false(step_pinned(&its, sets));
+    assert_false(step_pinned(&its, sets, &spin));
     assert_true(CPU_EQUAL(&sets[0], &own) && CPU_EQUAL(&sets[1], &own));
     its.pin = true;
-    if (!step_pinned(&its, sets)) skip();
+    if (!step_pinned(&its, sets, &spin)) skip();
+    assert_true(spin > 0);
     CPU_AND(&both, &sets[0], &sets[1]);
     assert_int_equal(CPU_COUNT(&sets[0]), 1);
     assert_int_equal(CPU_COUNT(&sets[1]), 1);
     assert_int_equal(CPU_COUNT(&both), 0);
     assert_int_equal(sched_getaffinity(0, sizeof both, &both), 0);
     assert_true(CPU_EQUAL(&both, &own));
-    /* One processor is too few. */
     cpu_set_t one = sets[0];
+    its.pin = false;
+    assert_false(step_pinned(&its, sets, &spin));
+    assert_true(spin > 0);
+    /* One processor is too few: workers that spun would take it from one another. */
+    its.pin = true;
     assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
-    assert_false(step_pinned(&its, sets));
+    assert_false(step_pinned(&its, sets, &spin));
     assert_true(CPU_EQUAL(&sets[0], &one) && CPU_EQUAL(&sets[1], &one));
+    assert_true(spin == 0);
     assert_int_equal(sched_setaffinity(0, sizeof own, &own), 0);
 }
 

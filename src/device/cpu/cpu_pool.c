@@ -23,6 +23,7 @@ struct gp_cpu_pool {
     uint64_t loops;
     gp_cancel never; /* waits inside an op are short: nobody cancels them */
     int threads;
+    uint32_t spin; /* gp_wait_spin of the thread that created the pool, and of the pool's */
     /* The loop under way: written by the caller before `start`, read by the threads after it. */
     gp_cpu_range range; /* NULL: end */
     void *context;
@@ -69,6 +70,7 @@ static void wait_for(const gp_cpu_pool *pool, gp_signal *signal, uint64_t value)
 static void *helper_main(void *argument) {
     pool_thread *self = argument;
     gp_cpu_pool *pool = self->pool;
+    gp_wait_spin(pool->spin);
     for (uint64_t loop = 1;; loop++) {
         wait_for(pool, &pool->start, loop);
         if (!pool->range) return NULL;
@@ -113,6 +115,7 @@ gp_status gp_cpu_pool_create(int threads, gp_cpu_pool **out, gp_error *err) {
     gp_cpu_pool *pool = zeroed_lines(sizeof *pool);
     if (!pool) return gp_fail(err, GP_MEMORY, "out of memory: a pool of %d threads", threads);
     pool->threads = threads;
+    pool->spin = gp_wait_spins();
     gp_signal_init(&pool->start);
     gp_status status = gp_cancel_init(&pool->never, err);
     if (status != GP_OK) goto free_pool;
