@@ -180,10 +180,11 @@ static const char conv_norm[] =
 static const char conv_norm_sum[] = "input: {shape: [2, 2, 2]}\nlayers: [conv: {out: 2, kernel: 1, name: c}, "
                                     "batch_norm: {name: n}, add: [c, -1], relu, "
                                     "flatten, linear: 2]\nloss: cross_entropy\n";
-static const char shared_sum[] = "input: {shape: [2, 2, 2]}\nlayers: [conv: {out: 2, kernel: 1, name: c}, batch_norm: "
-                                 "{name: n}, add: [c, -1], relu: {name: y}, conv: {out: 2, kernel: 1, name: p}, "
-                                 "conv: {out: 2, kernel: 1, name: q, from: y}, add: [p, q], flatten, linear: 2]\n"
-                                 "loss: cross_entropy\n";
+#define POINTS "conv: {out: 2, kernel: 1, name: "
+static const char shared_sum[] =
+    "input: {shape: [2, 2, 2]}\nlayers: [" POINTS "c}, batch_norm: {name: n}, add: [c, -1], "
+    "relu: {name: y}, " POINTS "p}, " POINTS "q, from: y}, add: [p, q], flatten, "
+    "linear: 2]\nloss: cross_entropy\n";
 static const char numbers[] = "input: {shape: [4]}\nlayers: [{linear: 3}, tanh, {linear: 2}]\nloss: mse\n";
 
 typedef struct fault {
