@@ -89,17 +89,18 @@ _Static_assert((int)GP_NORM_APPLY_RELU_X == (int)GP_NORM_APPLY_X &&
                "x to beta stand at the same places");
 
 /* Where the whole has an operand of a part. What lies between the parts lies in the place of the result. */
-static int8_t place_of(const gp_staged_op *whole, const gp_staged_operand *operand) {
+static int8_t place_of(const gp_staged_op *whole, int result, const gp_staged_operand *operand) {
     if (operand->thing == NONE && operand->fixed.area == GP_AREA_NONE) return NONE;
-    for (int i = 0; i < GP_NORM_APPLY_RELU_Y; i++)
-        if (gp_staged_same_address(&whole->operand[i], operand)) return (int8_t)i;
-    return GP_NORM_APPLY_RELU_Y;
+    for (int i = 0; i < GP_MAX_OPERANDS; i++)
+        if (i != result && gp_staged_same_address(&whole->operand[i], operand)) return (int8_t)i;
+    return (int8_t)result;
 }
 
-static void add_part(gp_staged_op *whole, const gp_staged_op *op, int written) {
+/* `written`: what the part writes, `result`: where the whole leaves it. */
+static void add_part(gp_staged_op *whole, int result, const gp_staged_op *op, int written) {
     gp_part *part = &whole->part[whole->part_count++];
     *part = (gp_part){.prepared = op->prepared, .node = op->node, .role = op->operand[written].role};
-    for (int i = 0; i < GP_MAX_OPERANDS; i++) part->operand[i] = place_of(whole, &op->operand[i]);
+    for (int i = 0; i < GP_MAX_OPERANDS; i++) part->operand[i] = place_of(whole, result, &op->operand[i]);
 }
 
 /* The whole stands where relu stood: all that it reads is there by then. */
@@ -118,9 +119,9 @@ static gp_status fuse_forward(const fuser *f, int relu, gp_error *err) {
     take(&whole, &desc, GP_NORM_APPLY_RELU_Y, &ops[relu], GP_RELU_FORWARD_Y);
     GP_RETURN_IF_FAILED(prepare(f, &desc, &whole, &known, err));
     if (!known) return GP_OK;
-    add_part(&whole, &ops[its.norm], GP_NORM_APPLY_Y);
-    if (its.add != NONE) add_part(&whole, &ops[its.add], GP_ADD_Y);
-    add_part(&whole, &ops[relu], GP_RELU_FORWARD_Y);
+    add_part(&whole, GP_NORM_APPLY_RELU_Y, &ops[its.norm], GP_NORM_APPLY_Y);
+    if (its.add != NONE) add_part(&whole, GP_NORM_APPLY_RELU_Y, &ops[its.add], GP_ADD_Y);
+    add_part(&whole, GP_NORM_APPLY_RELU_Y, &ops[relu], GP_RELU_FORWARD_Y);
     f->gone[its.norm] = true;
     if (its.add != NONE) f->gone[its.add] = true;
     ops[relu] = whole;
@@ -211,6 +212,24 @@ static gp_status fuse_alone(const fuser *f, const chain *its, const gp_staged_op
     return GP_OK;
 }
 
+/* The addition that makes relu's gradient of two shares, where nothing else reads the sum; else NONE. */
+static int find_sum(const fuser *f, const gp_staged_op *relu) {
+    int sum = only_maker(f, relu, GP_RELU_BACKWARD_DY);
+    if (sum == NONE || !gp_tensor_contiguous(&relu->prepared->desc.operand[GP_RELU_BACKWARD_DY])) return NONE;
+    const gp_staged_op *op = &f->list->items[sum];
+    bool folds = gp_staged_is_a(op, GP_OP_ADD) && op->when == GP_WHEN_ALWAYS &&
+                 gp_staged_is_whole(f->compiler, op, GP_ADD_A) && gp_staged_is_whole(f->compiler, op, GP_ADD_B) &&
+                 gp_staged_is_whole(f->compiler, op, GP_ADD_Y);
+    return folds ? sum : NONE;
+}
+
+/* The planner adds shares as flat tensors: all of a value lies alike. */
+static void take_shares(gp_staged_op *whole, gp_op_desc *desc, const gp_staged_op *sum) {
+    desc->operand[GP_NORM_ADD_RELU_BACKWARD_REDUCE_ADDEND] = desc->operand[GP_NORM_ADD_RELU_BACKWARD_REDUCE_DY];
+    whole->operand[GP_NORM_ADD_RELU_BACKWARD_REDUCE_DY] = sum->operand[GP_ADD_A];
+    whole->operand[GP_NORM_ADD_RELU_BACKWARD_REDUCE_ADDEND] = sum->operand[GP_ADD_B];
+}
+
 /* Others may want it too: it is written by the pass that finds the sums, which stands where relu's backward stood. */
 static gp_status fuse_shared(const fuser *f, const chain *its, gp_error *err) {
     gp_staged_op *ops = f->list->items;
@@ -224,6 +243,8 @@ static gp_status fuse_shared(const fuser *f, const chain *its, gp_error *err) {
     take(&whole, &desc, GP_NORM_ADD_RELU_BACKWARD_REDUCE_X, reduce, GP_NORM_BACKWARD_REDUCE_X);
     take(&whole, &desc, GP_NORM_ADD_RELU_BACKWARD_REDUCE_Y, relu, GP_RELU_BACKWARD_Y);
     take(&whole, &desc, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DY, relu, GP_RELU_BACKWARD_DY);
+    int sum = find_sum(f, relu);
+    if (sum != NONE) take_shares(&whole, &desc, &ops[sum]);
     take(&whole, &desc, GP_NORM_ADD_RELU_BACKWARD_REDUCE_MEAN, reduce, GP_NORM_BACKWARD_REDUCE_MEAN);
     take(&whole, &desc, GP_NORM_ADD_RELU_BACKWARD_REDUCE_VARIANCE, reduce, GP_NORM_BACKWARD_REDUCE_VARIANCE);
     take(&whole, &desc, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DZ, relu, GP_RELU_BACKWARD_DX);
@@ -232,6 +253,13 @@ static gp_status fuse_shared(const fuser *f, const chain *its, gp_error *err) {
     whole.operand[GP_NORM_ADD_RELU_BACKWARD_REDUCE_DZ].role = (gp_operand_role){GP_ROLE_NONE, 0};
     GP_RETURN_IF_FAILED(prepare(f, &desc, &whole, &known, err));
     if (!known) return GP_OK;
+    if (sum != NONE) {
+        /* The sum can be the first that is not finite. */
+        add_part(&whole, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DZ, &ops[sum], GP_ADD_Y);
+        add_part(&whole, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DZ, relu, GP_RELU_BACKWARD_DX);
+        add_part(&whole, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DZ, reduce, GP_NORM_BACKWARD_REDUCE_SUMS);
+        f->gone[sum] = true;
+    }
     ops[its->relu] = whole;
     f->gone[its->reduce] = true;
     return GP_OK;

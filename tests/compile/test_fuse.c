@@ -78,41 +78,68 @@ static void test_groups_are_found(void **state) {
 
 #define MODEL(layers) "input: {shape: [2, 4, 4]}\nlayers: [" layers ", flatten, linear: 2]\nloss: cross_entropy\n"
 
-/* Where a cut or another use stands in between, and where it only seems so. Counts of norm_apply_relu, and of the two
- * reduces of the backward pass. */
+/* Where a cut or another use stands in between, and where it only seems so. Counts of norm_apply_relu, of the two
+ * reduces of the backward pass, and of those that add two shares of a gradient. */
+#define SUM "conv: {out: 2, kernel: 1}, batch_norm, add: [input, -1], relu: {name: y}"
+
 static const struct {
     const char *model;
     int64_t layers[3];
-    int forward, alone, shared;
+    int forward, alone, shared, sums;
 } others[] = {
-    {MODEL("conv: {out: 2, kernel: 1}, batch_norm, relu"), {5}, 1, 1, 0},
-    {MODEL("conv: {out: 2, kernel: 1}, batch_norm, relu"), {2, 3}, 0, 0, 0},
-    {MODEL("conv: {out: 2, kernel: 1}, batch_norm, relu"), {3, 2}, 1, 1, 0},
+    {MODEL("conv: {out: 2, kernel: 1}, batch_norm, relu"), {5}, 1, 1, 0, 0},
+    {MODEL("conv: {out: 2, kernel: 1}, batch_norm, relu"), {2, 3}, 0, 0, 0, 0},
+    {MODEL("conv: {out: 2, kernel: 1}, batch_norm, relu"), {3, 2}, 1, 1, 0, 0},
     /* nothing is trained before it: no gradient of the input */
-    {MODEL("batch_norm, relu"), {4}, 1, 1, 0},
-    {MODEL("conv: {out: 2, kernel: 1}, batch_norm, gelu"), {5}, 0, 0, 0},
+    {MODEL("batch_norm, relu"), {4}, 1, 1, 0, 0},
+    {MODEL("conv: {out: 2, kernel: 1}, batch_norm, gelu"), {5}, 0, 0, 0, 0},
     /* a copy that moves nothing, and one that leaves the stage */
-    {MODEL("conv: {out: 2, kernel: 1}, batch_norm, identity, relu"), {6}, 1, 1, 0},
-    {MODEL("conv: {out: 2, kernel: 1}, batch_norm, identity, relu"), {3, 3}, 0, 0, 0},
+    {MODEL("conv: {out: 2, kernel: 1}, batch_norm, identity, relu"), {6}, 1, 1, 0, 0},
+    {MODEL("conv: {out: 2, kernel: 1}, batch_norm, identity, relu"), {3, 3}, 0, 0, 0, 0},
     /* what the norm makes is used again, on this stage or on the next */
-    {MODEL("batch_norm: {name: n}, relu, add: [n, -1]"), {5}, 0, 0, 0},
-    {MODEL("batch_norm: {name: n}, relu, add: [n, -1]"), {2, 3}, 0, 0, 0},
-    {MODEL("batch_norm, add: [-1, -1], relu"), {5}, 0, 0, 0},
+    {MODEL("batch_norm: {name: n}, relu, add: [n, -1]"), {5}, 0, 0, 0, 0},
+    {MODEL("batch_norm: {name: n}, relu, add: [n, -1]"), {2, 3}, 0, 0, 0, 0},
+    {MODEL("batch_norm, add: [-1, -1], relu"), {5}, 0, 0, 0, 0},
     /* so is the sum */
-    {MODEL("batch_norm, add: {from: [-1, input], name: s}, relu, add: [s, -1]"), {6}, 0, 0, 0},
+    {MODEL("batch_norm, add: {from: [-1, input], name: s}, relu, add: [s, -1]"), {6}, 0, 0, 0, 0},
     /* what relu makes may be */
-    {MODEL("batch_norm, relu: {name: y}, conv: {out: 2, kernel: 1}, add: [y, -1]"), {6}, 1, 1, 0},
+    {MODEL("batch_norm, relu: {name: y}, conv: {out: 2, kernel: 1}, add: [y, -1]"), {6}, 1, 1, 0, 0},
     /* nobody wants the addend's gradient */
-    {MODEL("conv: {out: 2, kernel: 1}, batch_norm, add: [input, -1], relu"), {6}, 1, 0, 1},
+    {MODEL("conv: {out: 2, kernel: 1}, batch_norm, add: [input, -1], relu"), {6}, 1, 0, 1, 0},
     /* of three addends, the last one alone is added to all that is before */
-    {MODEL("conv: {out: 2, kernel: 1, name: c}, batch_norm, add: [input, c, -1], relu"), {6}, 1, 0, 1},
-    {MODEL("conv: {out: 2, kernel: 1, name: c}, batch_norm, add: [-1, c, input], relu"), {6}, 0, 0, 1},
-    {MODEL("conv: {out: 2, kernel: 1, name: c}, batch_norm, add: [c, -1], relu"), {4, 2}, 1, 0, 1},
-    {MODEL("conv: {out: 2, kernel: 1, name: c}, batch_norm, add: [c, -1], relu"), {3, 3}, 0, 0, 0},
-    {MODEL("conv: {out: 2, kernel: 1, name: c}, batch_norm, add: [c, -1], relu"), {2, 4}, 0, 0, 0},
+    {MODEL("conv: {out: 2, kernel: 1, name: c}, batch_norm, add: [input, c, -1], relu"), {6}, 1, 0, 1, 0},
+    {MODEL("conv: {out: 2, kernel: 1, name: c}, batch_norm, add: [-1, c, input], relu"), {6}, 0, 0, 1, 0},
+    {MODEL("conv: {out: 2, kernel: 1, name: c}, batch_norm, add: [c, -1], relu"), {4, 2}, 1, 0, 1, 0},
+    {MODEL("conv: {out: 2, kernel: 1, name: c}, batch_norm, add: [c, -1], relu"), {3, 3}, 0, 0, 0, 0},
+    {MODEL("conv: {out: 2, kernel: 1, name: c}, batch_norm, add: [c, -1], relu"), {2, 4}, 0, 0, 0, 0},
+    /* two users of what relu makes: their shares meet where the sums are found */
+    {MODEL(SUM ", conv: {out: 2, kernel: 1}, add: [y, -1]"), {8}, 1, 0, 1, 1},
+    {MODEL(SUM ", conv: {out: 2, kernel: 1}, add: [y, -1]"), {5, 3}, 1, 0, 1, 1},
+    /* on the next stage already */
+    {MODEL(SUM ", conv: {out: 2, kernel: 1}, add: [y, -1]"), {4, 4}, 1, 0, 1, 0},
+    /* three: only the last addition */
+    {MODEL(SUM ", conv: {out: 2, kernel: 1}, conv: {out: 2, kernel: 1}, add: [y, -2, -1]"), {9}, 1, 0, 1, 1},
+    {MODEL(SUM ", conv: {out: 2, kernel: 1}, conv: {out: 2, kernel: 1, from: y}, add: [y, -2, -1]"), {9}, 1, 0, 1, 1},
+    /* one share, twice */
+    {MODEL(SUM ", add: [y, y]"), {7}, 1, 0, 1, 1},
+    /* a copy in between that moves nothing, as in a ResNet */
+    {MODEL(SUM ", identity: {name: i}, conv: {out: 2, kernel: 1}, add: [i, -1]"), {9}, 1, 0, 1, 1},
     /* statistics that stand: the gradient has none either */
-    {MODEL("conv: {out: 2, kernel: 1}, batch_norm: {freeze: true}, relu"), {5}, 1, 0, 0},
+    {MODEL("conv: {out: 2, kernel: 1}, batch_norm: {freeze: true}, relu"), {5}, 1, 0, 0, 0},
 };
+
+static int count_sums(const harness *h) {
+    int count = 0;
+    for (int s = 0; s < h->plan->stages->count; s++) {
+        const gp_routine *its = &h->plan->stage[s].sized[0].routine[GP_ROUTINE_BACKWARD];
+        for (size_t o = 0; o < its->count; o++) {
+            const gp_op_desc *desc = &its->ops[o].prepared->desc;
+            count += desc->kind == GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE &&
+                     desc->operand[GP_NORM_ADD_RELU_BACKWARD_REDUCE_ADDEND].present;
+        }
+    }
+    return count;
+}
 
 static void test_what_stands_between(void **state) {
     (void)state;
@@ -126,8 +153,10 @@ static void test_what_stands_between(void **state) {
         int forward = harness_ops(&h, GP_ROUTINE_KEEP, GP_OP_NORM_APPLY_RELU);
         int alone = harness_ops(&h, GP_ROUTINE_BACKWARD, GP_OP_NORM_RELU_BACKWARD_REDUCE);
         int shared = harness_ops(&h, GP_ROUTINE_BACKWARD, GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE);
-        if (forward != others[i].forward || alone != others[i].alone || shared != others[i].shared)
-            fail_msg("model %zu: %d forward, %d alone, %d shared", i, forward, alone, shared);
+        int sums = count_sums(&h);
+        if (forward != others[i].forward || alone != others[i].alone || shared != others[i].shared ||
+            sums != others[i].sums)
+            fail_msg("model %zu: %d forward, %d alone, %d shared, %d sums", i, forward, alone, shared, sums);
         harness_end(&h);
         options.unfused = true;
         if (harness_train(&options, NULL, 3) != hash) fail_msg("model %zu: other bits than unfused", i);
@@ -218,13 +247,13 @@ static void test_bytes(void **state) {
     size_t stem = 3 * 4 * 8 * 8 * sizeof(float);
     assert_int_equal(b->frame_stride[GP_FRAME_SAVED] - a->frame_stride[GP_FRAME_SAVED], stem);
     /* In tensors of 3·4·8·8 and the like: norm and relu read and write 2 less, with an addend 4; backward it is 3
-     * and 1. */
+     * and 1, and for two shares of a gradient 2. */
     double alone = 3 * (4 * 8 * 8 + 4 * 4 * 4 + 6 * 2 * 2), shared = 3 * (4 * 4 * 4 + 6 * 2 * 2);
     const gp_routine *of_a = a->sized[0].routine, *of_b = b->sized[0].routine;
     assert_true(bytes_of(&of_b[GP_ROUTINE_KEEP]) - bytes_of(&of_a[GP_ROUTINE_KEEP]) == 4 * (2 * alone + 4 * shared));
     double vectors = 4 * 3 * (4 + 4 + 6); /* gamma once and beta twice, to find relu's input again */
     assert_true(bytes_of(&of_b[GP_ROUTINE_BACKWARD]) - bytes_of(&of_a[GP_ROUTINE_BACKWARD]) ==
-                4 * (3 * alone + shared) - vectors);
+                4 * (3 * alone + shared + 2 * (3 * 4 * 4 * 4)) - vectors);
     harness_end(&whole);
     harness_end(&parts);
 }

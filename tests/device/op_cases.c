@@ -230,6 +230,7 @@ static void make_norm_relu(maker *m, int rank, const int64_t *dim, bool affine) 
     default:
         put_like(m, GP_NORM_ADD_RELU_BACKWARD_REDUCE_Y, rank, dim, GP_CASE_TIES);
         put_like(m, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DY, rank, dim, GP_CASE_NORMAL);
+        if (m->out->number % 2) put_like(m, GP_NORM_ADD_RELU_BACKWARD_REDUCE_ADDEND, rank, dim, GP_CASE_NORMAL);
         put_norm_vectors(m, GP_NORM_ADD_RELU_BACKWARD_REDUCE_MEAN, width);
         put_like(m, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DZ, rank, dim, GP_CASE_OUTPUT);
         put_like(m, GP_NORM_ADD_RELU_BACKWARD_REDUCE_SUMS, 2, pair, GP_CASE_OUTPUT);

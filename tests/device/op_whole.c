@@ -129,12 +129,19 @@ static void check_masked(const gp_device_kind *kind, const trial *whole) {
 }
 
 static void check_shared(const gp_device_kind *kind, const trial *whole) {
-    trial dz = part_of(whole, GP_OP_RELU_BACKWARD);
+    trial sum = part_of(whole, GP_OP_ADD), dz = part_of(whole, GP_OP_RELU_BACKWARD);
     lend(&dz, GP_RELU_BACKWARD_Y, whole, GP_NORM_ADD_RELU_BACKWARD_REDUCE_Y);
     lend(&dz, GP_RELU_BACKWARD_DY, whole, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DY);
+    if (whole->host[GP_NORM_ADD_RELU_BACKWARD_REDUCE_ADDEND]) {
+        lend(&sum, GP_ADD_A, whole, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DY);
+        lend(&sum, GP_ADD_B, whole, GP_NORM_ADD_RELU_BACKWARD_REDUCE_ADDEND);
+        run_part(kind, &sum, GP_ADD_Y, whole, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DY);
+        lend(&dz, GP_RELU_BACKWARD_DY, &sum, GP_ADD_Y);
+    }
     run_part(kind, &dz, GP_RELU_BACKWARD_DX, whole, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DZ);
     expect_bits(whole, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DZ, &dz, GP_RELU_BACKWARD_DX);
     check_reduce(kind, whole, &dz, GP_NORM_ADD_RELU_BACKWARD_REDUCE_MEAN, GP_NORM_ADD_RELU_BACKWARD_REDUCE_SUMS);
+    free(sum.host[GP_ADD_Y]);
     free(dz.host[GP_RELU_BACKWARD_DX]);
 }
 

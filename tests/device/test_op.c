@@ -425,7 +425,7 @@ static void test_counts_of_wholes(void **state) {
     } expected[] = {{GP_OP_NORM_APPLY_RELU, 4 + 1 + 1, 3, 1},
                     {GP_OP_NORM_RELU_BACKWARD_REDUCE, 5 + 1 + 2, 2, 2},
                     {GP_OP_NORM_RELU_BACKWARD_DATA, 7 + 1 + 2, 3, 2},
-                    {GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE, 5 + 1, 4, 2}};
+                    {GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE, 5 + 1 + 1, 5, 2}};
     for (size_t e = 0; e < sizeof expected / sizeof expected[0]; e++) {
         gp_op_case op_case;
         double flops, bytes;

@@ -262,6 +262,10 @@ static void test_norm_and_relu(void **state) {
         op_bench_run(&b);
         op_bench_expect(&b, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DZ, (const double[]){1, 0}, 0);
         op_bench_expect(&b, GP_NORM_ADD_RELU_BACKWARD_REDUCE_SUMS, (const double[]){-1, 1}, 0);
+        op_bench_set(&b, GP_NORM_ADD_RELU_BACKWARD_REDUCE_ADDEND, values, (const double[]){2, 5});
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DZ, (const double[]){3, 0}, 0);
+        op_bench_expect(&b, GP_NORM_ADD_RELU_BACKWARD_REDUCE_SUMS, (const double[]){-3, 3}, 0);
         op_bench_fini(&b);
     }
 }

@@ -149,6 +149,20 @@ static void overflow_behind_a_sum(harness *h) {
     for (int64_t i = 0; i < 8; i++) set_param(h, "5.weight", i, 1e8);
 }
 
+/* In sample 3 two users of what relu makes have a finite share of its gradient each, and the sum is too much. */
+static void overflow_where_shares_meet(harness *h) {
+    set_targets(h);
+    ((int64_t *)h->target)[3] = 1;
+    set_param(h, "c.weight", -1, 0);
+    set_param(h, "c.bias", -1, 0);
+    set_param(h, "n.weight", -1, 0);
+    set_param(h, "n.bias", -1, 1e-37);
+    set_param(h, "p.weight", -1, 6e37);
+    set_param(h, "q.weight", -1, 6e37);
+    set_param(h, "8.weight", -1, -10);
+    for (int64_t i = 0; i < 8; i++) set_param(h, "8.weight", i, 10);
+}
+
 static const char overflowing[] =
     "input: {shape: [4]}\nlayers: [{linear: 3}, relu, {linear: 5}]\nloss: cross_entropy\n";
 static const char folding[] =
@@ -166,6 +180,11 @@ static const char conv_norm[] =
 static const char conv_norm_sum[] = "input: {shape: [2, 2, 2]}\nlayers: [conv: {out: 2, kernel: 1, name: c}, "
                                     "batch_norm: {name: n}, add: [c, -1], relu, "
                                     "flatten, linear: 2]\nloss: cross_entropy\n";
+#define POINTS "conv: {out: 2, kernel: 1, name: "
+static const char shared_sum[] =
+    "input: {shape: [2, 2, 2]}\nlayers: [" POINTS "c}, batch_norm: {name: n}, add: [c, -1], "
+    "relu: {name: y}, " POINTS "p}, " POINTS "q, from: y}, add: [p, q], flatten, "
+    "linear: 2]\nloss: cross_entropy\n";
 static const char numbers[] = "input: {shape: [4]}\nlayers: [{linear: 3}, tanh, {linear: 2}]\nloss: mse\n";
 
 typedef struct fault {
@@ -219,6 +238,14 @@ typedef struct fault {
         }                                                                                                              \
     }
 
+/* Shares meet on the stage of relu, from two stages, and on another stage. */
+#define NINE                                                                                                           \
+    {                                                                                                                  \
+        {9}, {5, 4}, {                                                                                                 \
+            1, 3, 3, 2                                                                                                 \
+        }                                                                                                              \
+    }
+
 static const fault faults[] = {
     {network_vectors, nan_in_the_data, "micro-batch 3 of 4, input: 2 of 21 elements, the first is nan", VECTORS},
     {network_skips, nan_in_the_data, "micro-batch 3 of 4, input: 2 of 252 elements, the first is nan", SKIPS},
@@ -241,6 +268,8 @@ static const fault faults[] = {
      "micro-batch 2 of 4, batch_norm \"n\": gradient of its input: 24 of 24 elements, the first is inf", FIVE},
     {conv_norm_sum, overflow_behind_a_sum,
      "micro-batch 2 of 4, batch_norm \"n\": gradient of its input: 24 of 24 elements, the first is inf", SIX},
+    {shared_sum, overflow_where_shares_meet,
+     "micro-batch 2 of 4, conv \"p\": gradient of its input: 8 of 24 elements, the first is inf", NINE},
 };
 
 /* ---- and what is said of it -------------------------------------------------------------------------------------- */

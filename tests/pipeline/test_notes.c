@@ -121,7 +121,7 @@ static void fused_ops_are_all_their_layers(void **state) {
                 "norm_add_relu_backward_reduce 17-19\n"
                 "norm_relu_backward_reduce 12-13\n"
                 "norm_relu_backward_data 12-13\n"
-                "norm_add_relu_backward_reduce 8-b\n"
+                "norm_add_relu_backward_reduce 8-11\n" /* two shares of b's gradient meet in 11 */
                 "norm_relu_backward_reduce 5-6\n"
                 "norm_relu_backward_data 5-6\n"
                 "norm_relu_backward_reduce 1-2\n"

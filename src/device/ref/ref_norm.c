@@ -66,7 +66,10 @@ static double gradient_of(const ref_call *call, int64_t row, int64_t c) {
     if (kind == GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE) passes = ref_get_row(&call->y, row, c) > 0;
     if (kind == GP_OP_NORM_RELU_BACKWARD_REDUCE || kind == GP_OP_NORM_RELU_BACKWARD_DATA)
         passes = applied(call, row, c) > 0;
-    return passes ? ref_get_row(&call->dy, row, c) : 0;
+    if (!passes) return 0;
+    double gradient = ref_get_row(&call->dy, row, c);
+    if (call->addend.data) gradient = ref_round(call->dy.tensor->dtype, gradient + ref_get_row(&call->addend, row, c));
+    return gradient;
 }
 
 void ref_norm_backward_reduce(const ref_call *call) {

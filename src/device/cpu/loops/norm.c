@@ -210,6 +210,30 @@ BLOCK(reduce_relu_block, GP_THROUGH_APPLIED)
 BLOCK(reduce_add_relu_block, GP_THROUGH_OUTPUT)
 #undef BLOCK
 
+/* Where two shares of the gradient meet. */
+static void reduce_sum_relu_block(void *context, int64_t block, int64_t row, int64_t rows, int64_t column,
+                                  int64_t columns) {
+    const norm_loop *loop = context;
+    float products[GP_COLUMN_TILE] = {0}, sums[GP_COLUMN_TILE] = {0};
+    const float *mean = loop->at.mean.at + column;
+    for (int64_t r = row; r < row + rows; r++) {
+        const float *x = loop->at.x.at + r * loop->at.x.rows.pitch + column,
+                    *y = loop->at.y.at + r * loop->at.y.rows.pitch + column;
+        const float *dy = loop->at.dy.at + r * loop->at.dy.rows.pitch + column,
+                    *addend = loop->at.addend.at + r * loop->at.addend.rows.pitch + column;
+        float *dz = loop->at.dz.at + r * loop->at.dz.rows.pitch + column;
+        GP_INDEPENDENT
+        for (int64_t c = 0; c < columns; c++) {
+            float gradient = dy[c] + addend[c];
+            gradient = y[c] > 0 ? gradient : 0;
+            dz[c] = gradient;
+            products[c] += gradient * (x[c] - mean[c]);
+            sums[c] += gradient;
+        }
+    }
+    store_sums(loop, block, column, columns, products, sums);
+}
+
 static void merge_sums(void *context, int64_t begin, int64_t end) {
     const norm_loop *loop = context;
     int64_t blocks = gp_column_blocks(loop->at.x.rows.count), columns;
@@ -232,7 +256,10 @@ static void merge_sums(void *context, int64_t begin, int64_t end) {
 static void run_reduce(const gp_cpu_call *call) {
     norm_loop loop;
     begin(call, &loop);
-    gp_column_block block = loop.at.dz.at ? reduce_add_relu_block : loop.scale ? reduce_relu_block : reduce_block;
+    gp_column_block block = loop.at.addend.at ? reduce_sum_relu_block
+                            : loop.at.dz.at   ? reduce_add_relu_block
+                            : loop.scale      ? reduce_relu_block
+                                              : reduce_block;
     gp_cpu_column_blocks(call->pool, loop.at.x.rows.count, loop.at.x.rows.width, block, &loop);
     gp_cpu_pool_for(call->pool, loop.at.x.rows.width, GP_COLUMN_TILE, merge_sums, &loop);
 }

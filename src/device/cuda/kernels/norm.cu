@@ -54,6 +54,7 @@ GP_KERNEL_PACKED(norm_apply_relu, gp_kernel_norm_args, apply_relu)
 static __device__ float passed(const gp_kernel_norm_args &args, gp_affine of, gp_column_place at, float x) {
     float dy = args.dy.at[at.row * args.dy.pitch + at.column];
     float z = args.y.at ? args.y.at[at.row * args.y.pitch + at.column] : gp_affine_of(of, x);
+    if (args.addend.at) dy += args.addend.at[at.row * args.addend.pitch + at.column];
     float dz = z > 0 ? dy : 0;
     if (args.y.at) args.dz.at[at.row * args.dz.pitch + at.column] = dz;
     return dz;
