@@ -12,6 +12,7 @@
 
 enum {
     SPINS = 200,                  /* a few microseconds: shorter than a sleep and a wake-up */
+    TAKEN = 50,                   /* microseconds: a round of spinning that took longer lost its processor meanwhile */
     SLEEP_NANOSECONDS = 100000000 /* a sleeper that nobody woke looks for a cancellation this often */
 };
 
@@ -123,14 +124,17 @@ static bool spin_briefly(const gp_signal *signal, uint64_t value, const gp_cance
     return false;
 }
 
-/* Yields, so that any other thread that wants the processor gets it. */
+/* Yields, so that any other thread that wants the processor gets it. If one took it, the thread sleeps: it would not
+ * leave a processor on which the thread that it waits for wants to run. */
 static void spin(const gp_signal *signal, uint64_t value, const gp_cancel *cancel) {
     if (spin_briefly(signal, value, cancel) || spin_microseconds == 0) return;
-    uint64_t end = microseconds() + spin_microseconds;
-    while (microseconds() < end) {
+    uint64_t now = microseconds(), end = now + spin_microseconds, before;
+    do {
+        before = now;
         sched_yield();
         if (spin_briefly(signal, value, cancel)) return;
-    }
+        now = microseconds();
+    } while (now < end && now - before < TAKEN);
 }
 
 static void sleep_once(gp_signal *signal, uint64_t value, const gp_cancel *cancel) {

@@ -2,12 +2,10 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/memory.h"
 #include "base/sync.h"
 
@@ -41,27 +39,9 @@ static void do_part(const gp_cpu_pool *pool, int64_t part) {
     pool->range(pool->context, begin, end);
 }
 
-/* Loops often follow one another closely, and to wake a thread takes longer than most of them: a waiting thread spins
- * for some tenths of a millisecond before it sleeps. It offers its processor to other threads meanwhile. If one took
- * it, the thread sleeps: it would not leave a processor on which the thread that it waits for wants to run. */
-enum { TURNS = 100, LOOKS = 64, TAKEN_NANOSECONDS = 5000 };
-
-static inline void relax(void) {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#endif
-}
-
+/* Loops often follow one another closely, and to wake a thread takes longer than most of them: so the wait spins first,
+ * if the thread that created the pool does. */
 static void wait_for(const gp_cpu_pool *pool, gp_signal *signal, uint64_t value) {
-    for (int turn = 0; turn < TURNS; turn++) {
-        for (int look = 0; look < LOOKS; look++) {
-            if (gp_signal_reached(signal, value)) return;
-            relax();
-        }
-        uint64_t before = gp_clock();
-        sched_yield();
-        if (gp_clock() - before > TAKEN_NANOSECONDS) break;
-    }
     gp_status status = gp_signal_wait(signal, value, &pool->never, NULL);
     assert(status == GP_OK);
     (void)status;
