@@ -93,7 +93,8 @@ gp_conv_work gp_conv_work_of(const gp_conv_shape *s, gp_op_kind kind, gp_conv_me
     } else if (method == GP_CONV_GATHERED) {
         int64_t samples = gp_conv_gathered_samples(s);
         work.moved = (double)gp_conv_gathered_bytes(s, s->n);
-        work.products = (double)((s->n + samples - 1) / samples);
+        int64_t products = (s->n + samples - 1) / samples;
+        work.products = (double)products;
         work.weights *= work.products;
     } else if (method == GP_CONV_PLACES) {
         /* Each product reads its part of the weights, and reads and writes its result. */
