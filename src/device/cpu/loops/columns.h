@@ -99,13 +99,14 @@ typedef enum gp_through {
     GP_THROUGH_ALL,
     GP_THROUGH_APPLIED, /* where (x − mean)·scale + shift is above 0 */
     GP_THROUGH_OUTPUT,  /* where y is above 0; g goes to dz */
+    GP_THROUGH_SUM,     /* the same of dy + addend */
 } gp_through;
 
 /* A block; vectors of its columns. What the kind does not need is NULL. */
 typedef struct gp_gradients {
-    const float *x, *dy, *y;
+    const float *x, *dy, *addend, *y;
     float *dz;
-    int64_t x_pitch, dy_pitch, y_pitch, dz_pitch;
+    int64_t x_pitch, dy_pitch, addend_pitch, y_pitch, dz_pitch;
     const float *mean, *scale, *shift;
 } gp_gradients;
 
@@ -113,10 +114,15 @@ typedef struct gp_gradient_sums {
     float products[GP_COLUMN_WIDE], sums[GP_COLUMN_WIDE];
 } gp_gradient_sums;
 
+static inline bool gp_leaves_gradient(gp_through through) {
+    return through == GP_THROUGH_OUTPUT || through == GP_THROUGH_SUM;
+}
+
 static inline void gp_fetch_gradients(const gp_gradients *its, gp_through through, int64_t row, int64_t c) {
     gp_fetch(its->x + row * its->x_pitch + c);
     gp_fetch(its->dy + row * its->dy_pitch + c);
-    if (through == GP_THROUGH_OUTPUT) gp_fetch(its->y + row * its->y_pitch + c);
+    if (through == GP_THROUGH_SUM) gp_fetch(its->addend + row * its->addend_pitch + c);
+    if (gp_leaves_gradient(through)) gp_fetch(its->y + row * its->y_pitch + c);
 }
 
 static inline void gp_add_gradient_lanes(const gp_gradients *its, gp_through through, int64_t row, int64_t rows,
@@ -132,7 +138,8 @@ static inline void gp_add_gradient_lanes(const gp_gradients *its, gp_through thr
         gp_floats difference = gp_load(its->x + r * its->x_pitch + c) - mean;
         gp_floats gradient = gp_load(its->dy + r * its->dy_pitch + c);
         if (through == GP_THROUGH_APPLIED) gradient = gp_keep(difference * scale + shift > (gp_floats){0}, gradient);
-        if (through == GP_THROUGH_OUTPUT) {
+        if (through == GP_THROUGH_SUM) gradient += gp_load(its->addend + r * its->addend_pitch + c);
+        if (gp_leaves_gradient(through)) {
             gradient = gp_keep(gp_load(its->y + r * its->y_pitch + c) > (gp_floats){0}, gradient);
             gp_store(its->dz + r * its->dz_pitch + c, gradient);
         }
@@ -148,7 +155,8 @@ static inline void gp_add_gradient_column(const gp_gradients *its, gp_through th
     for (int64_t r = row; r < row + rows; r++) {
         float difference = its->x[r * its->x_pitch + c] - its->mean[c], gradient = its->dy[r * its->dy_pitch + c];
         if (through == GP_THROUGH_APPLIED) gradient = difference * its->scale[c] + its->shift[c] > 0 ? gradient : 0;
-        if (through == GP_THROUGH_OUTPUT) {
+        if (through == GP_THROUGH_SUM) gradient += its->addend[r * its->addend_pitch + c];
+        if (gp_leaves_gradient(through)) {
             gradient = its->y[r * its->y_pitch + c] > 0 ? gradient : 0;
             its->dz[r * its->dz_pitch + c] = gradient;
         }

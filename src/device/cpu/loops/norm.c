@@ -191,6 +191,10 @@ static gp_gradients gradients_at(const norm_loop *loop, int64_t row, int64_t col
         its.dz = at->dz.at + row * at->dz.rows.pitch + column;
         its.dz_pitch = at->dz.rows.pitch;
     }
+    if (at->addend.at) {
+        its.addend = at->addend.at + row * at->addend.rows.pitch + column;
+        its.addend_pitch = at->addend.rows.pitch;
+    }
     if (loop->scale) {
         its.scale = loop->scale + column;
         its.shift = loop->shift + column;
@@ -208,31 +212,8 @@ static gp_gradients gradients_at(const norm_loop *loop, int64_t row, int64_t col
 BLOCK(reduce_block, GP_THROUGH_ALL)
 BLOCK(reduce_relu_block, GP_THROUGH_APPLIED)
 BLOCK(reduce_add_relu_block, GP_THROUGH_OUTPUT)
+BLOCK(reduce_sum_relu_block, GP_THROUGH_SUM)
 #undef BLOCK
-
-/* Where two shares of the gradient meet. */
-static void reduce_sum_relu_block(void *context, int64_t block, int64_t row, int64_t rows, int64_t column,
-                                  int64_t columns) {
-    const norm_loop *loop = context;
-    float products[GP_COLUMN_TILE] = {0}, sums[GP_COLUMN_TILE] = {0};
-    const float *mean = loop->at.mean.at + column;
-    for (int64_t r = row; r < row + rows; r++) {
-        const float *x = loop->at.x.at + r * loop->at.x.rows.pitch + column,
-                    *y = loop->at.y.at + r * loop->at.y.rows.pitch + column;
-        const float *dy = loop->at.dy.at + r * loop->at.dy.rows.pitch + column,
-                    *addend = loop->at.addend.at + r * loop->at.addend.rows.pitch + column;
-        float *dz = loop->at.dz.at + r * loop->at.dz.rows.pitch + column;
-        GP_INDEPENDENT
-        for (int64_t c = 0; c < columns; c++) {
-            float gradient = dy[c] + addend[c];
-            gradient = y[c] > 0 ? gradient : 0;
-            dz[c] = gradient;
-            products[c] += gradient * (x[c] - mean[c]);
-            sums[c] += gradient;
-        }
-    }
-    store_sums(loop, block, column, columns, products, sums);
-}
 
 static void merge_sums(void *context, int64_t begin, int64_t end) {
     const norm_loop *loop = context;
