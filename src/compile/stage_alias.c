@@ -1,4 +1,4 @@
-/* Copies that move nothing: source and copy become one thing, so that nothing is written, and saved values have it
+/* Copies that move nothing: source and copy become one buffer, so that nothing is written, and saved values have it
  * once. Identity in the forward pass is one, dropout in an evaluation, flatten where there is one position. A copy that
  * has a place of its own stays: it leaves the stage, or is kept for recomputing. */
 #include <stdlib.h>

@@ -93,13 +93,13 @@ static inline void gp_merge_statistics(double *mean, double *squares, double bef
     }
 }
 
-/* Gradients of a normalisation: Σ g·(x − mean) and Σ g, where g is what relu lets through of dy, or of dy + addend. */
+/* Gradients of a normalisation: Σ g·(x − mean) and Σ g, where g is what relu lets through of dy. */
 
 typedef enum gp_through {
     GP_THROUGH_ALL,
     GP_THROUGH_APPLIED, /* where (x − mean)·scale + shift is above 0 */
     GP_THROUGH_OUTPUT,  /* where y is above 0; g goes to dz */
-    GP_THROUGH_SUM,     /* the same, of dy + addend */
+    GP_THROUGH_SUM,     /* the same of dy + addend */
 } gp_through;
 
 /* A block; vectors of its columns. What the kind does not need is NULL. */
@@ -114,7 +114,7 @@ typedef struct gp_gradient_sums {
     float products[GP_COLUMN_WIDE], sums[GP_COLUMN_WIDE];
 } gp_gradient_sums;
 
-static inline bool gp_through_output(gp_through through) {
+static inline bool gp_leaves_gradient(gp_through through) {
     return through == GP_THROUGH_OUTPUT || through == GP_THROUGH_SUM;
 }
 
@@ -122,7 +122,7 @@ static inline void gp_fetch_gradients(const gp_gradients *its, gp_through throug
     gp_fetch(its->x + row * its->x_pitch + c);
     gp_fetch(its->dy + row * its->dy_pitch + c);
     if (through == GP_THROUGH_SUM) gp_fetch(its->addend + row * its->addend_pitch + c);
-    if (gp_through_output(through)) gp_fetch(its->y + row * its->y_pitch + c);
+    if (gp_leaves_gradient(through)) gp_fetch(its->y + row * its->y_pitch + c);
 }
 
 static inline void gp_add_gradient_lanes(const gp_gradients *its, gp_through through, int64_t row, int64_t rows,
@@ -137,9 +137,9 @@ static inline void gp_add_gradient_lanes(const gp_gradients *its, gp_through thr
         if (c % GP_LINE == 0) gp_fetch_gradients(its, through, r + GP_ROWS_AT_ONCE, c);
         gp_floats difference = gp_load(its->x + r * its->x_pitch + c) - mean;
         gp_floats gradient = gp_load(its->dy + r * its->dy_pitch + c);
-        if (through == GP_THROUGH_SUM) gradient += gp_load(its->addend + r * its->addend_pitch + c);
         if (through == GP_THROUGH_APPLIED) gradient = gp_keep(difference * scale + shift > (gp_floats){0}, gradient);
-        if (gp_through_output(through)) {
+        if (through == GP_THROUGH_SUM) gradient += gp_load(its->addend + r * its->addend_pitch + c);
+        if (gp_leaves_gradient(through)) {
             gradient = gp_keep(gp_load(its->y + r * its->y_pitch + c) > (gp_floats){0}, gradient);
             gp_store(its->dz + r * its->dz_pitch + c, gradient);
         }
@@ -154,9 +154,9 @@ static inline void gp_add_gradient_column(const gp_gradients *its, gp_through th
                                           int64_t c, gp_gradient_sums *to) {
     for (int64_t r = row; r < row + rows; r++) {
         float difference = its->x[r * its->x_pitch + c] - its->mean[c], gradient = its->dy[r * its->dy_pitch + c];
-        if (through == GP_THROUGH_SUM) gradient += its->addend[r * its->addend_pitch + c];
         if (through == GP_THROUGH_APPLIED) gradient = difference * its->scale[c] + its->shift[c] > 0 ? gradient : 0;
-        if (gp_through_output(through)) {
+        if (through == GP_THROUGH_SUM) gradient += its->addend[r * its->addend_pitch + c];
+        if (gp_leaves_gradient(through)) {
             gradient = its->y[r * its->y_pitch + c] > 0 ? gradient : 0;
             its->dz[r * its->dz_pitch + c] = gradient;
         }
