@@ -34,7 +34,7 @@ typedef struct gp_session_options {
     const char *weights;
     bool norms;   /* each step finds the squares of its gradients; changes no result */
     bool resumes; /* the weights are a snapshot's: train.init is not looked at, and may be gone */
-    int64_t step; /* the session has the configuration that holds in this step; 0: in the first one */
+    int64_t step; /* the session begins with the configuration that holds in this step; 0: with the first one */
     gp_profiling profiling;
     /* This session looks for a balance, by time whatever the configuration says: data and weights are not looked at. */
     bool balances;
