@@ -76,6 +76,7 @@ static gp_status list_params(gp_stage_plan *plan, const gp_stage_request *reques
             if (!gp_shape_elements(graph->params[param->param].spec.shape, &elements))
                 return gp_fail(err, GP_INTERNAL, "parameter %s has no size", graph->params[param->param].name);
             param->bytes = (size_t)elements * gp_dtype_size(request->types.master);
+            param->grad = GP_NO_OFFSET;
             param->grad_bytes = param->trained ? param->bytes : 0;
         }
     }

@@ -69,6 +69,9 @@ typedef struct gp_working_copy {
     size_t bytes, offset;
 } gp_working_copy;
 
+/* The offset of what has no place. 0 is the offset of something else. */
+#define GP_NO_OFFSET SIZE_MAX
+
 /* The master and the optimizer's states lie in one format: that of the forward pass. */
 typedef struct gp_param_plan {
     int param;    /* of the graph */
@@ -80,7 +83,8 @@ typedef struct gp_param_plan {
     const gp_prepared *load, *save; /* reorders from PyTorch's order to the format, and back; NULL: they are the same */
     bool trained;                   /* in this plan */
     gp_format grad_format;
-    size_t grad, grad_bytes;
+    size_t grad; /* GP_NO_OFFSET: it has no gradient, or one that does not stay (gp_stage_plan.consumes) */
+    size_t grad_bytes;
     size_t square;        /* where norms are found: which of the stage's squares its gradient's is */
     gp_working_copy copy; /* bytes 0: none */
 } gp_param_plan;

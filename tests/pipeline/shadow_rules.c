@@ -89,9 +89,9 @@ static bool find_part(const gp_plan *plan, const gp_stage_plan *stage, int piece
         const gp_param_plan *param = &stage->params[p];
         bool kept = within(at, bytes, param->master, param->stored);
         kept = kept || within(at, bytes, param->copy.offset, param->copy.bytes);
-        for (int i = 0; i < GP_UPDATE_MAX_STATES && param->trained; i++)
-            kept = kept || (param->state[i] && within(at, bytes, param->state[i], param->stored));
-        bool grad = param->trained && !stage->consumes && within(at, bytes, param->grad, param->grad_bytes);
+        for (int i = 0; i < plan->update.states && param->trained; i++)
+            kept = kept || within(at, bytes, param->state[i], param->stored);
+        bool grad = within(at, bytes, param->grad, param->grad_bytes);
         if (!kept && !grad) continue;
         *out = (part){.owner = kept ? KEPT : MINI_BATCH,
                       .writable = kept ? updates : gp_instr_is_backward(instr),

@@ -139,6 +139,8 @@ static void test_updates_in_the_backward(void **state) {
                 harness_plan(&h, &options);
                 assert_true(h.plan->stage[0].consumes);
                 assert_int_equal(h.plan->stage[0].memory[GP_MEMORY_GRADIENTS], 0);
+                for (int p = 0; p < h.plan->stage[0].param_count; p++)
+                    assert_true(h.plan->stage[0].params[p].grad == GP_NO_OFFSET);
                 harness_end(&h);
                 assert_true(train_watched(&options, 0xFF) == hash);
                 assert_true(train_plainly(&options) == hash);
