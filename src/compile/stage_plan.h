@@ -169,7 +169,7 @@ typedef struct gp_stage_request {
     gp_update update;
     double clip_norm;
     bool predict;
-    bool unfused, apart;
+    bool unfused, unshared;
     size_t squares_before; /* of the stages before this one */
     int max_pieces;        /* micro-batches of the longest program: statistics */
     int64_t full_samples;  /* of the full micro-batch */
@@ -178,7 +178,7 @@ typedef struct gp_stage_request {
     bool any_keep;         /* some of the stage's forwards keep */
     bool any_discard;      /* some in training do not */
     bool any_whole;        /* some program's backwards are for inputs and weights together */
-    bool any_split;        /* some are apart */
+    bool any_split;        /* some program splits its backwards into halves */
     bool repeats;          /* some mini-batch that trains has several micro-batches */
     bool consumes;         /* see gp_stage_plan */
     const gp_micro_size *sizes;

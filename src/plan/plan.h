@@ -37,7 +37,7 @@ typedef struct gp_plan_request {
     bool norms;       /* the norm is found also where nothing is clipped; changes no result */
     bool predict;     /* evaluations keep what the loss is given, for gp_run_prediction */
     bool unfused;     /* each op by itself where the device could do several as one; changes no bit (for tests) */
-    bool apart;       /* no two buffers of a routine share bytes; changes no bit (for tests) */
+    bool unshared;    /* no two buffers of a routine are packed over one another; changes no bit (for tests) */
     int64_t batch;    /* samples of a full mini-batch */
     int micro_batches;
     gp_schedule schedule;                  /* says how many workers the stages are on */
