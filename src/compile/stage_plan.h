@@ -193,8 +193,6 @@ void gp_stage_plan_fini(gp_stage_plan *plan);
 
 /* Of a value for so many samples. */
 size_t gp_value_bytes(const gp_graph *graph, int value, int64_t samples);
-/* The most bytes that a routine takes beside what the stage has. */
-size_t gp_stage_plan_running(const gp_stage_plan *plan);
 /* Makes the stage's transient area large enough for a routine. */
 void gp_stage_plan_fit(gp_stage_plan *plan, const gp_routine *routine);
 
