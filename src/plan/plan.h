@@ -159,18 +159,4 @@ bool gp_instr_move(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr
 /* Bytes of all its ranges. */
 size_t gp_instr_bytes(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr);
 
-/* A range of an arena that an instruction reads or writes. */
-typedef struct gp_touch {
-    size_t offset, bytes;
-    bool write;
-} gp_touch;
-typedef struct gp_touches {
-    gp_touch *items;
-    size_t count, capacity;
-} gp_touches;
-/* All ranges that instruction `pc` of `worker` touches, in order, slices row by row; appended to *out, which the caller
- * frees. Ops that run only in the first backward are left out in the others, and the reverse. */
-GP_MUST_USE gp_status gp_plan_touches(const gp_plan *plan, const gp_mini_plan *mini, int worker, size_t pc,
-                                      gp_touches *out, gp_error *err);
-
 #endif
