@@ -71,7 +71,7 @@ static void what_a_run_lacks_takes_nothing(void **state) {
     gp_config *config = fixture_config(alone, NULL);
     gp_session *session = NULL;
     gp_error err = {0};
-    assert_int_equal(gp_session_open(&config, &session, &err), GP_OK);
+    assert_int_equal(gp_session_open(&config, NULL, &session, &err), GP_OK);
     assert_int_equal(session->host.bytes[GP_HOST_ORDER], 0);
     assert_int_equal(session->host.bytes[GP_HOST_EVALUATION], 0);
     gp_session_close(&session);
@@ -96,7 +96,7 @@ static gp_session *open_with(const gp_session_options *options, const char *cons
     gp_error err = {0};
     gp_session *session = NULL;
     gp_config *config = fixture_config(FIXTURE_CONFIG, changes);
-    if (gp_session_open_for(&config, options, &session, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_session_open(&config, options, &session, &err) != GP_OK) fail_msg("%s", err.text);
     return session;
 }
 
@@ -141,7 +141,8 @@ static void a_prediction_holds_a_mini_batch(void **state) {
     gp_session_close(&session);
 }
 
-/* A process that resumes after a change takes no copy for it; one that meets a change has it with each configuration. */
+/* A process that resumes after a change takes no copy for it; one that meets a change has it with each configuration.
+ */
 static void a_change_before_the_process_takes_no_copy(void **state) {
     (void)state;
     static const char changing[] = "changes={2: {optimizer.sgd.lr: 0.01}, 4: {optimizer.sgd.lr: 0.005}}";
