@@ -8,7 +8,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/machine_processors.h"
 #include "base/memory.h"
+#include "base/sync.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/cpu_loops.h"
 #include "device/device.h"
@@ -400,6 +402,7 @@ int main(int count, char **words) {
     bench b[THREADS];
     const char *word = count > 1 ? words[1] : "";
     if (count > 2) seconds_each = atof(words[2]);
+    gp_wait_spin(gp_machine_spin(THREADS)); /* as in a run */
     for (int t = 0; t < THREADS; t++) open_bench(&b[t], t + 1);
     printf("%-32s %-16s %7s %9s %6s %5s | two threads\n", "op", "shape", "MB", "us", "GB/s", "share");
     for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++)
