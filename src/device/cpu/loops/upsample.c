@@ -58,7 +58,7 @@ static inline void spread_bytes(const upsample_loop *loop, const float *x, float
 static void spread_rows(void *context, int64_t begin, int64_t end) {
     const upsample_loop *loop = context;
     int64_t across = loop->width * loop->columns;
-    bool few = loop->channels % GP_LANES == 0 && loop->channels <= FEW * GP_LANES;
+    bool few = loop->channels % GP_LANES == 0 && loop->channels <= (int64_t)FEW * GP_LANES;
     bool doubles = loop->rows == 2 && loop->columns == 2; /* by far the most frequent: a loop of its own */
     for (int64_t row = begin; row < end; row++) {
         const float *x = loop->from + row * loop->width * loop->small_pitch;
