@@ -104,14 +104,15 @@ static gp_op_desc relu_desc(gp_dtype dtype) {
     return desc;
 }
 
+/* In groups: oneDNN's own convolution computes it, which overwrites. */
 static gp_op_desc conv_weights_desc(uint32_t flags, gp_dtype dtype) {
     gp_op_desc desc;
     gp_op_desc_init(&desc, GP_OP_CONV_BACKWARD_WEIGHTS);
     desc.threads = 1;
     desc.flags = flags;
     for (int i = 0; i < 2; i++) desc.operand[i] = gp_tensor_plain(dtype, 4, (const int64_t[]){1, 4, 4, 8});
-    desc.operand[2] = gp_tensor_plain(dtype, 4, (const int64_t[]){8, 8, 1, 1});
-    desc.attributes.conv = (gp_conv_attributes){{1, 1}, {1, 1}, {0, 0}, {1, 1}, 1};
+    desc.operand[2] = gp_tensor_plain(dtype, 4, (const int64_t[]){8, 4, 1, 1});
+    desc.attributes.conv = (gp_conv_attributes){{1, 1}, {1, 1}, {0, 0}, {1, 1}, 2};
     return desc;
 }
 

@@ -418,14 +418,14 @@ static bool is_read(const gp_stage_plan *stage, size_t offset) {
     return false;
 }
 
-/* The forward pass reads the parameters themselves. The backward pass of the second convolution needs another format.
- */
+/* The forward pass reads the parameters themselves. The backward pass of the second convolution, which has groups and
+ * so is no product, needs another format. */
 static void a_working_copy_is_there_to_be_read(void **state) {
     (void)state;
     size_t bytes[2];
     for (int trains = 0; trains < 2; trains++) {
         const char *const changes[] = {"model.layers.0.conv.out=32", "model.layers.3.conv.out=32",
-                                       trains ? NULL : "train.steps=0", NULL};
+                                       "model.layers.3.conv.groups=2", trains ? NULL : "train.steps=0", NULL};
         gp_session *session = fixture_session(changes);
         for (int s = 0; s < session->plan->stages->count; s++) {
             const gp_stage_plan *stage = &session->plan->stage[s];
