@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/sync.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/cpu_pool.h"
 #include "device/device.h"
@@ -262,6 +263,30 @@ static void test_pool(void **state) {
     }
 }
 
+/* Each thread's time of spinning, in one item each. */
+static void note_spin(void *context, int64_t begin, int64_t end) {
+    uint32_t *spins = context;
+    for (int64_t i = begin; i < end; i++) spins[i] = gp_wait_spins();
+}
+
+/* Helpers spin for a shorter time than the worker that creates the pool, and not at all if it does not. */
+static void test_spin_of_helpers(void **state) {
+    (void)state;
+    enum { THREADS = 3 };
+    static const struct { uint32_t worker, helpers; } cases[] = {{0, 0}, {40, 40}, {2000, 100}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        gp_cpu_pool *pool = NULL;
+        uint32_t spins[THREADS];
+        gp_wait_spin(cases[i].worker);
+        ASSERT_OK(gp_cpu_pool_create(THREADS, &pool, &err));
+        gp_cpu_pool_for(pool, THREADS, 1, note_spin, spins);
+        gp_cpu_pool_destroy(&pool);
+        gp_wait_spin(0);
+        assert_int_equal(spins[0], cases[i].worker);
+        for (int t = 1; t < THREADS; t++) assert_int_equal(spins[t], cases[i].helpers);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory),
@@ -272,6 +297,7 @@ int main(void) {
         cmocka_unit_test(test_wrong_target),
         cmocka_unit_test(test_statistics),
         cmocka_unit_test(test_pool),
+        cmocka_unit_test(test_spin_of_helpers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
