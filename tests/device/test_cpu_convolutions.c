@@ -322,10 +322,45 @@ static void test_monotone(void **state) {
     }
 }
 
+/* Where rows cannot be counted, or have more bytes than memory has, they are not gathered. The choice ends soon. */
+static void test_huge_shapes(void **state) {
+    (void)state;
+    static const struct {
+        int64_t n, size[2], in, out, kernel[2], pad[2];
+    } cases[] = {
+        {1, {1 << 16, 1 << 15}, 4, 1, {1 << 14, 1 << 15}, {1 << 13, 1 << 14}}, /* 2^64 bytes for a sample, about */
+        {1, {1, 1}, 1 << 28, 1, {1 << 16, 1 << 16}, {1 << 17, 1 << 17}},
+        {INT64_C(1) << 56, {1, 1}, 1, 1, {3, 3}, {1, 1}},
+        {INT64_C(1) << 40, {2, 2}, 4, 4, {1, 3}, {0, 1}},
+        {1, {INT64_C(1) << 40, 1}, 1, 1, {3, 1}, {1, 0}},
+        {1, {1, 1}, 1, 1, {INT32_MAX, 1}, {1 << 30, 0}},
+        {1, {INT64_C(1) << 32, INT64_C(1) << 26}, 1, 1, {1, 1}, {0, 0}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        gp_op_desc desc;
+        gp_op_desc_init(&desc, GP_OP_CONV_FORWARD);
+        int64_t outputs[2];
+        for (int d = 0; d < 2; d++) outputs[d] = cases[i].size[d] + 2 * cases[i].pad[d] - cases[i].kernel[d] + 1;
+        desc.operand[GP_CONV_FORWARD_X] =
+            gp_tensor_plain(GP_F32, 4, (const int64_t[]){cases[i].n, cases[i].size[0], cases[i].size[1], cases[i].in});
+        desc.operand[GP_CONV_FORWARD_Y] =
+            gp_tensor_plain(GP_F32, 4, (const int64_t[]){cases[i].n, outputs[0], outputs[1], cases[i].out});
+        desc.operand[GP_CONV_FORWARD_W] = gp_tensor_plain(
+            GP_F32, 4, (const int64_t[]){cases[i].out, cases[i].in, cases[i].kernel[0], cases[i].kernel[1]});
+        desc.attributes.conv = (gp_conv_attributes){
+            {cases[i].kernel[0], cases[i].kernel[1]}, {1, 1}, {cases[i].pad[0], cases[i].pad[1]}, {1, 1}, 1};
+        desc.threads = 1;
+        gp_conv_shape shape = gp_conv_shape_of(&desc);
+        if (gp_conv_is_possible(&shape, GP_CONV_GATHERED)) fail_msg("case %zu is gathered", i);
+        gp_conv_choice choice = gp_conv_choose(&desc, GP_CONV_WEIGHTS_ANY, GP_CONV_AVX2);
+        assert_true(gp_conv_is_possible(&shape, choice.method));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_ref), cmocka_unit_test(test_bits),     cmocka_unit_test(test_one_format),
-        cmocka_unit_test(test_choice),      cmocka_unit_test(test_monotone),
+        cmocka_unit_test(test_choice),      cmocka_unit_test(test_monotone), cmocka_unit_test(test_huge_shapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

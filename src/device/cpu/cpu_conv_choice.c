@@ -5,6 +5,8 @@
 #include <oneapi/dnnl/dnnl.h>
 #include <stdio.h>
 
+#include "base/memory.h"
+
 static const char *const method_names[GP_CONV_METHODS] = {"direct", "product", "gathered product", "product by places"};
 static const char *const isa_names[GP_CONV_ISAS] = {"SSE4.1", "AVX2", "AVX-512"};
 
@@ -47,12 +49,13 @@ static bool every_place_sees_a_line(const gp_conv_shape *s) {
 }
 
 size_t gp_conv_gathered_bytes(const gp_conv_shape *s, int64_t samples) {
-    return (size_t)(samples * places_of(s) * gp_conv_depth(s)) * sizeof(float);
+    size_t rows = gp_size_times((size_t)samples, (size_t)places_of(s));
+    return gp_size_times(rows, gp_size_times((size_t)gp_conv_depth(s), sizeof(float)));
 }
 
 int64_t gp_conv_gathered_samples(const gp_conv_shape *s) {
-    enum { CACHED = 4 << 20 };
-    int64_t samples = CACHED / (int64_t)gp_conv_gathered_bytes(s, 1), least = (s->n - 1) / GP_CONV_MOST_PRODUCTS + 1;
+    const size_t cached = 4 << 20;
+    int64_t samples = (int64_t)(cached / gp_conv_gathered_bytes(s, 1)), least = (s->n - 1) / GP_CONV_MOST_PRODUCTS + 1;
     if (samples < least) samples = least;
     return samples < s->n ? samples : s->n;
 }

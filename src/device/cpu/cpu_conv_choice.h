@@ -25,7 +25,7 @@ enum { GP_CONV_MOST_PRODUCTS = 48, GP_CONV_MOST_TARGETS = 256, GP_CONV_MOST_GATH
 /* Whether a method can compute it at all. */
 bool gp_conv_is_possible(const gp_conv_shape *shape, gp_conv_method method);
 
-/* Samples whose rows are gathered at once, and their bytes: as many as the cache holds. */
+/* Samples whose rows are gathered at once: as many as the cache holds. Bytes of rows; SIZE_MAX: more than fit. */
 int64_t gp_conv_gathered_samples(const gp_conv_shape *shape);
 size_t gp_conv_gathered_bytes(const gp_conv_shape *shape, int64_t samples);
 
