@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <oneapi/dnnl/dnnl.h>
+
 #include "base/memory.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/cpu_conv_choice.h"
@@ -357,10 +359,72 @@ static void test_huge_shapes(void **state) {
     }
 }
 
+/* ---- what oneDNN refuses ----------------------------------------------------------------------------------------- */
+
+/* The linker puts it in the place of oneDNN's own function (tests.cmake). */
+static dnnl_status_t refusal = dnnl_success;
+__typeof__(dnnl_matmul_primitive_desc_create) __real_dnnl_matmul_primitive_desc_create;
+__typeof__(dnnl_matmul_primitive_desc_create) __wrap_dnnl_matmul_primitive_desc_create;
+dnnl_status_t __wrap_dnnl_matmul_primitive_desc_create(dnnl_primitive_desc_t *out, dnnl_engine_t engine,
+                                                       const_dnnl_memory_desc_t a, const_dnnl_memory_desc_t b,
+                                                       const_dnnl_memory_desc_t bias, const_dnnl_memory_desc_t c,
+                                                       const_dnnl_primitive_attr_t attributes) {
+    if (refusal != dnnl_success) return refusal;
+    return __real_dnnl_matmul_primitive_desc_create(out, engine, a, b, bias, c, attributes);
+}
+
+/* The op as it is prepared if oneDNN refuses its products: with the numbers of the reference device. */
+static void check_refused(gp_op_kind kind, const int64_t *corner, gp_format *format) {
+    gp_error err = {0};
+    gp_op_cache *cache;
+    const gp_prepared *prepared;
+    trial got, want;
+    make_case(kind, GP_OP_CASES, 1, false, &got.op_case);
+    got.op_case.desc = describe(kind, corner, 1);
+    want.op_case = got.op_case;
+    want.op_case.desc.operand[weights_of(kind)].format = GP_FORMAT_PLAIN;
+    assert_int_not_equal(gp_conv_choose(&got.op_case.desc, GP_CONV_WEIGHTS_ANY, gp_conv_isa_now()).method,
+                         GP_CONV_DIRECT);
+    ASSERT_OK(gp_op_cache_create(&cache, &err));
+    refusal = dnnl_out_of_memory; /* of no kind */
+    assert_int_equal(gp_op_prepare(cache, &gp_cpu_kind, &got.op_case.desc, &prepared, &err), GP_MEMORY);
+    refusal = dnnl_unimplemented;
+    ASSERT_OK(gp_op_prepare(cache, &gp_cpu_kind, &got.op_case.desc, &prepared, &err));
+    assert_int_equal(gp_cpu_conv_method(prepared), GP_CONV_DIRECT);
+    *format = prepared->operand[weights_of(kind)].format;
+    if (kind == GP_OP_CONV_BACKWARD_WEIGHTS) {
+        gp_op_desc adding = got.op_case.desc;
+        adding.flags = GP_OP_ACCUMULATE;
+        assert_int_equal(gp_op_prepare(cache, &gp_cpu_kind, &adding, &prepared, &err), GP_UNSUPPORTED);
+        assert_non_null(strstr(err.text, "cannot add to its output"));
+    }
+    trial_fill(&got);
+    trial_fill(&want);
+    trial_run(&gp_ref_kind, &want);
+    trial_run(&gp_cpu_kind, &got);
+    trial_compare(&got, &want, 1.0 / TOLERANCE_SHARE);
+    trial_fini(&got);
+    trial_fini(&want);
+    gp_op_cache_destroy(&cache);
+    refusal = dnnl_success;
+}
+
+/* oneDNN's convolution takes the place of products that it refuses, with the weights where the other ops want them. */
+static void test_refused_products(void **state) {
+    (void)state;
+    static const int64_t shapes[][8] = {{64, 1, 512, 2048, 1, 1, 0, 1}, {64, 1, 128, 128, 3, 1, 1, 1}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        gp_format format[KINDS];
+        for (int k = 0; k < KINDS; k++) check_refused(kinds[k], shapes[i], &format[k]);
+        assert_int_equal(format[0], format[1]);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_against_ref), cmocka_unit_test(test_bits),     cmocka_unit_test(test_one_format),
-        cmocka_unit_test(test_choice),      cmocka_unit_test(test_monotone), cmocka_unit_test(test_huge_shapes),
+        cmocka_unit_test(test_against_ref),      cmocka_unit_test(test_bits),     cmocka_unit_test(test_one_format),
+        cmocka_unit_test(test_choice),           cmocka_unit_test(test_monotone), cmocka_unit_test(test_huge_shapes),
+        cmocka_unit_test(test_refused_products),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
