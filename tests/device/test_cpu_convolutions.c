@@ -293,6 +293,45 @@ static void test_choice(void **state) {
     }
 }
 
+/* If the device may choose the format: the forward op and backward-data agree on it, products have their weights by
+ * taps, and each op has the same method when it is given the format that was chosen. */
+static void check_agreement(const int64_t *corner, gp_conv_isa isa, uint32_t threads) {
+    gp_conv_choice choice[KINDS];
+    for (int k = 0; k < KINDS; k++) {
+        gp_op_desc desc = describe(kinds[k], corner, threads);
+        choice[k] = gp_conv_choose(&desc, GP_CONV_WEIGHTS_ANY, isa);
+        gp_conv_weights then = choice[k].by_taps ? GP_CONV_WEIGHTS_BY_TAPS : GP_CONV_WEIGHTS_OTHER;
+        assert_int_equal(gp_conv_choose(&desc, then, isa).method, choice[k].method);
+    }
+    bool agree = choice[0].by_taps == choice[1].by_taps;
+    for (int k = 0; k < KINDS; k++) agree = agree && (choice[k].by_taps || choice[k].method == GP_CONV_DIRECT);
+    if (!agree)
+        fail_msg("%s: %d samples, size %d, %d -> %d, kernel %d, stride %d, %u threads: %s%s, %s%s, %s%s",
+                 gp_conv_isa_name(isa), (int)corner[0], (int)corner[1], (int)corner[2], (int)corner[3], (int)corner[4],
+                 (int)corner[5], threads, gp_conv_method_name(choice[0].method), choice[0].by_taps ? " by taps" : "",
+                 gp_conv_method_name(choice[1].method), choice[1].by_taps ? " by taps" : "",
+                 gp_conv_method_name(choice[2].method), choice[2].by_taps ? " by taps" : "");
+}
+
+static void test_agreement(void **state) {
+    (void)state;
+    static const int64_t samples[] = {1, 4, 16, 64, 256}, sizes[] = {1, 2, 4, 7, 8, 14, 28, 56};
+    static const int64_t channels[] = {3, 16, 64, 256, 1024, 2048};
+    enum { SAMPLES = 5, SIZES = 8, CHANNELS = 6 };
+    for (int i = 0; i < SAMPLES * SIZES * CHANNELS * CHANNELS; i++) {
+        int64_t n = samples[i % SAMPLES], size = sizes[i / SAMPLES % SIZES];
+        int64_t in = channels[i / SAMPLES / SIZES % CHANNELS], out = channels[i / SAMPLES / SIZES / CHANNELS];
+        for (int64_t kernel = 1; kernel <= 3; kernel += 2) {
+            for (int64_t stride = 1; stride <= 2; stride++) {
+                const int64_t corner[] = {n, size, in, out, kernel, stride, kernel / 2, 1};
+                for (int isa = 0; isa < GP_CONV_ISAS; isa++)
+                    for (uint32_t threads = 1; threads <= 2; threads++)
+                        check_agreement(corner, (gp_conv_isa)isa, threads);
+            }
+        }
+    }
+}
+
 /* More of anything never takes less time: a row of the table with a rate below 0 would. */
 static void test_monotone(void **state) {
     (void)state;
@@ -422,9 +461,10 @@ static void test_refused_products(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_against_ref),      cmocka_unit_test(test_bits),     cmocka_unit_test(test_one_format),
-        cmocka_unit_test(test_choice),           cmocka_unit_test(test_monotone), cmocka_unit_test(test_huge_shapes),
-        cmocka_unit_test(test_refused_products),
+        cmocka_unit_test(test_against_ref), cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_one_format),  cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_monotone),    cmocka_unit_test(test_huge_shapes),
+        cmocka_unit_test(test_agreement),   cmocka_unit_test(test_refused_products),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -145,21 +145,32 @@ typedef struct best {
     double cost;
 } best;
 
-/* With the weights in one of the two formats. A method that wants the other one has a reorder before it, or after it.
+/* The format of the weights, as the methods are compared. */
+typedef struct weights_at {
+    bool by_taps;
+    bool given; /* the op has no other choice: a method that wants the other format has a reorder */
+} weights_at;
+
+/* What a method takes with the weights there, or INFINITY. Of formats that may be chosen, the weights have what all
+ * three ops agree on; a gradient has what its method writes, and is reordered to the master's if that is another one.
  */
-static best find_best(const gp_conv_shape *shape, gp_op_kind kind, bool by_taps, bool stays, gp_conv_isa isa,
-                      uint32_t threads) {
+static double cost_of(const gp_conv_shape *shape, gp_op_kind kind, gp_conv_method method, weights_at weights,
+                      gp_conv_isa isa, uint32_t threads) {
     double bytes = (double)gp_conv_depth(shape) * (double)shape->out * sizeof(float);
-    double reorder = 2e-6 * bytes / GP_CONV_REORDER;
+    bool product = method != GP_CONV_DIRECT, gradient = kind == GP_OP_CONV_BACKWARD_WEIGHTS;
+    if (!gp_conv_is_possible(shape, method)) return INFINITY;
+    if (product && !gradient && !weights.by_taps && !weights.given) return INFINITY;
+    bool always = gradient && !weights.by_taps && !weights.given; /* oneDNN's formats of both need not be the same */
+    double reorder = always || product != weights.by_taps ? 2e-6 * bytes / GP_CONV_REORDER : 0;
+    return gp_conv_expected(shape, kind, method, isa, threads) + reorder;
+}
+
+static best find_best(const gp_conv_shape *shape, gp_op_kind kind, weights_at weights, gp_conv_isa isa,
+                      uint32_t threads) {
     best found = {GP_CONV_DIRECT, INFINITY};
     for (int m = 0; m < GP_CONV_METHODS; m++) {
-        gp_conv_method method = (gp_conv_method)m;
-        if (!gp_conv_is_possible(shape, method)) continue;
-        double cost = gp_conv_expected(shape, kind, method, isa, threads);
-        /* A gradient in oneDNN's own format is reordered to the master's in any case, unless it must stay there. */
-        bool always = kind == GP_OP_CONV_BACKWARD_WEIGHTS && !by_taps && !stays;
-        if (always || (method != GP_CONV_DIRECT) != by_taps) cost += reorder;
-        if (cost < found.cost) found = (best){method, cost};
+        double cost = cost_of(shape, kind, (gp_conv_method)m, weights, isa, threads);
+        if (cost < found.cost) found = (best){(gp_conv_method)m, cost};
     }
     return found;
 }
@@ -167,18 +178,17 @@ static best find_best(const gp_conv_shape *shape, gp_op_kind kind, bool by_taps,
 static double all_three(const gp_conv_shape *shape, bool by_taps, gp_conv_isa isa, uint32_t threads) {
     static const gp_op_kind kinds[] = {GP_OP_CONV_FORWARD, GP_OP_CONV_BACKWARD_DATA, GP_OP_CONV_BACKWARD_WEIGHTS};
     double sum = 0;
-    for (int i = 0; i < 3; i++) sum += find_best(shape, kinds[i], by_taps, false, isa, threads).cost;
+    for (int i = 0; i < 3; i++) sum += find_best(shape, kinds[i], (weights_at){by_taps, false}, isa, threads).cost;
     return sum;
 }
 
 gp_conv_choice gp_conv_choose(const gp_op_desc *desc, gp_conv_weights weights, gp_conv_isa isa) {
     gp_conv_shape shape = gp_conv_shape_of(desc);
-    bool by_taps = weights == GP_CONV_WEIGHTS_BY_TAPS;
-    if (weights == GP_CONV_WEIGHTS_ANY)
-        by_taps = all_three(&shape, true, isa, desc->threads) < all_three(&shape, false, isa, desc->threads);
-    gp_conv_method method =
-        find_best(&shape, desc->kind, by_taps, weights == GP_CONV_WEIGHTS_OTHER, isa, desc->threads).method;
+    weights_at at = {weights == GP_CONV_WEIGHTS_BY_TAPS, weights != GP_CONV_WEIGHTS_ANY};
+    if (!at.given)
+        at.by_taps = all_three(&shape, true, isa, desc->threads) < all_three(&shape, false, isa, desc->threads);
+    gp_conv_method method = find_best(&shape, desc->kind, at, isa, desc->threads).method;
     /* The gradient lies as the method writes it; the weights lie alike for all three ops. */
-    if (desc->kind == GP_OP_CONV_BACKWARD_WEIGHTS) by_taps = method != GP_CONV_DIRECT;
+    bool by_taps = desc->kind == GP_OP_CONV_BACKWARD_WEIGHTS ? method != GP_CONV_DIRECT : at.by_taps;
     return (gp_conv_choice){method, by_taps};
 }

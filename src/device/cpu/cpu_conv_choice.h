@@ -58,7 +58,7 @@ const char *gp_conv_choice_version(void);
  */
 
 /* Raise it with each change of the table, or of what cpu_conv_choice.c makes of it: snapshots and profiles have it. */
-enum { GP_CONV_TABLE_VERSION = 1 };
+enum { GP_CONV_TABLE_VERSION = 2 };
 
 /* GB/s at which a thread reorders weights. */
 #define GP_CONV_REORDER 4.0
