@@ -60,10 +60,13 @@ static int weights_of(gp_op_kind kind) {
 
 /* More corners: what the methods care about. Samples, side, in, out, kernel, stride, padding, dilation. */
 static const int64_t corners[][8] = {
-    {5, 1, 17, 33, 3, 1, 1, 1},  {64, 2, 16, 48, 3, 1, 1, 1}, {3, 2, 8, 16, 3, 2, 1, 1}, {7, 4, 5, 3, 1, 2, 0, 1},
-    {33, 1, 64, 17, 1, 1, 0, 1}, {2, 3, 33, 20, 2, 1, 0, 1},  {4, 4, 8, 8, 3, 1, 1, 1},  {3, 5, 4, 6, 3, 1, 2, 2},
-    {2, 3, 16, 16, 5, 1, 2, 1},  {40, 2, 3, 40, 2, 1, 0, 1},  {17, 3, 7, 9, 3, 3, 1, 1}, {1, 1, 1, 1, 1, 1, 0, 1},
-    {2, 2, 6, 5, 3, 1, 2, 1},    {6, 4, 3, 70, 1, 1, 0, 1},   {3, 2, 9, 8, 1, 2, 0, 1},
+    {5, 1, 17, 33, 3, 1, 1, 1},   {64, 2, 16, 48, 3, 1, 1, 1},   {3, 2, 8, 16, 3, 2, 1, 1},
+    {7, 4, 5, 3, 1, 2, 0, 1},     {33, 1, 64, 17, 1, 1, 0, 1},   {2, 3, 33, 20, 2, 1, 0, 1},
+    {4, 4, 8, 8, 3, 1, 1, 1},     {3, 5, 4, 6, 3, 1, 2, 2},      {2, 3, 16, 16, 5, 1, 2, 1},
+    {40, 2, 3, 40, 2, 1, 0, 1},   {17, 3, 7, 9, 3, 3, 1, 1},     {1, 1, 1, 1, 1, 1, 0, 1},
+    {12, 2, 128, 24, 3, 1, 1, 1}, {16, 1, 100, 33, 3, 1, 1, 1},  {7, 3, 150, 20, 3, 2, 1, 1},
+    {1, 2, 192, 7, 3, 1, 1, 1},   {24, 2, 512, 128, 3, 1, 1, 1}, {2, 2, 6, 5, 3, 1, 2, 1},
+    {6, 4, 3, 70, 1, 1, 0, 1},    {3, 2, 9, 8, 1, 2, 0, 1},
 };
 enum { CORNERS = sizeof corners / sizeof *corners, CASES = GP_OP_CASES + CORNERS };
 
@@ -104,6 +107,15 @@ static void make_case(gp_op_kind kind, int number, uint32_t threads, bool adds, 
     if (kind != GP_OP_CONV_BACKWARD_WEIGHTS) return;
     out->fill[GP_CONV_BACKWARD_WEIGHTS_DW] = GP_CASE_NORMAL;
     out->desc.operand[GP_CONV_BACKWARD_WEIGHTS_DB] = (gp_tensor){0};
+}
+
+static gp_op_desc describe(gp_op_kind kind, const int64_t *corner, uint32_t threads) {
+    gp_op_case c;
+    make_case(kind, GP_OP_CASES, threads, false, &c);
+    c.number = 0;
+    make_corner(&c, corner);
+    c.desc.operand[weights_of(kind)].format = GP_FORMAT_ANY;
+    return c.desc;
 }
 
 static bool is_possible(const gp_op_case *c, gp_conv_method method) {
@@ -224,16 +236,93 @@ static void test_bits(void **state) {
                 check_bits(kinds[k], (gp_conv_method)m, number);
 }
 
-/* ---- the choice -------------------------------------------------------------------------------------------------- */
-
-static gp_op_desc describe(gp_op_kind kind, const int64_t *corner, uint32_t threads) {
-    gp_op_case c;
-    make_case(kind, GP_OP_CASES, threads, false, &c);
-    c.number = 0;
-    make_corner(&c, corner);
-    c.desc.operand[weights_of(kind)].format = GP_FORMAT_ANY;
-    return c.desc;
+/* What the op writes with so many threads; for the caller to free. */
+static void *run_with(gp_op_kind kind, gp_conv_method method, int number, uint32_t threads, size_t *bytes) {
+    const gp_device_kind device = kind_of(method);
+    gp_error err = {0};
+    trial t;
+    gp_op_cache *cache;
+    const gp_prepared *prepared;
+    make_case(kind, number, threads, number % 2, &t.op_case);
+    trial_fill(&t);
+    ASSERT_OK(gp_op_cache_create(&cache, &err));
+    ASSERT_OK(gp_op_prepare(cache, &device, &t.op_case.desc, &prepared, &err));
+    void *result = run_at(prepared, &t, 0, 1, bytes);
+    gp_op_cache_destroy(&cache);
+    trial_fini(&t);
+    return result;
 }
+
+/* Backward-data of few samples is shared out by input channels; the number of threads changes no bit of it. */
+static void check_threads(int number, int *divided) {
+    gp_op_case c;
+    char text[GP_CASE_TEXT];
+    size_t bytes = 0, again = 0;
+    make_case(GP_OP_CONV_BACKWARD_DATA, number, 1, false, &c);
+    gp_conv_shape shape = gp_conv_shape_of(&c.desc);
+    if (!gp_conv_is_possible(&shape, GP_CONV_PLACES) || !gp_conv_by_channels(&shape)) return;
+    void *one = run_with(GP_OP_CONV_BACKWARD_DATA, GP_CONV_PLACES, number, 1, &bytes);
+    for (uint32_t threads = 2; threads <= MOST_THREADS + 1; threads++) {
+        gp_division division = gp_conv_divide(&shape, GP_OP_CONV_BACKWARD_DATA, GP_CONV_PLACES, (int)threads);
+        void *several = run_with(GP_OP_CONV_BACKWARD_DATA, GP_CONV_PLACES, number, threads, &again);
+        assert_int_equal(bytes, again);
+        if (memcmp(one, several, bytes) != 0)
+            fail_msg("%s: other bits with %u threads", gp_op_case_text(text, &c), threads);
+        *divided += division.parts > 1;
+        free(several);
+    }
+    free(one);
+}
+
+static void test_threads(void **state) {
+    (void)state;
+    int divided = 0;
+    for (int number = 0; number < CASES; number++) check_threads(number, &divided);
+    assert_true(divided > 5);
+}
+
+/* Every thread has its part of products that are large enough, and a product for fewer threads costs as one. */
+static void test_division(void **state) {
+    (void)state;
+    static const int64_t shapes[][8] = {{1, 2, 512, 512, 3, 1, 1, 1},  {8, 2, 256, 256, 3, 1, 1, 1},
+                                        {16, 4, 128, 128, 3, 1, 1, 1}, {24, 1, 512, 512, 3, 1, 1, 1},
+                                        {64, 2, 256, 256, 3, 1, 1, 1}, {33, 8, 64, 64, 3, 1, 1, 1},
+                                        {65, 3, 512, 512, 3, 1, 1, 1}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        for (int k = 0; k < KINDS; k++) {
+            gp_op_desc desc = describe(kinds[k], shapes[i], 2);
+            gp_conv_shape shape = gp_conv_shape_of(&desc);
+            for (int m = GP_CONV_GATHERED; m < GP_CONV_METHODS; m++)
+                if (gp_conv_is_possible(&shape, (gp_conv_method)m))
+                    assert_int_equal(gp_conv_divide(&shape, kinds[k], (gp_conv_method)m, 2).parts, 2);
+        }
+    }
+    static const int64_t small[] = {3, 1, 16, 16, 1, 1, 0, 1};
+    for (int k = 0; k < KINDS; k++) {
+        gp_op_desc desc = describe(kinds[k], small, 2);
+        gp_conv_shape shape = gp_conv_shape_of(&desc);
+        assert_int_equal(gp_conv_divide(&shape, kinds[k], GP_CONV_PRODUCT, 2).parts, 1);
+        double one = gp_conv_expected(&shape, kinds[k], GP_CONV_PRODUCT, GP_CONV_AVX2, 1);
+        assert_true(gp_conv_expected(&shape, kinds[k], GP_CONV_PRODUCT, GP_CONV_AVX2, 2) == one);
+    }
+}
+
+/* Samples whose rows are gathered at once differ by one at most: no product has too few for all threads. */
+static void test_even_samples(void **state) {
+    (void)state;
+    for (int64_t n = 1; n < 200; n++) {
+        for (int64_t size = 1; size < 9; size++) {
+            const int64_t corner[] = {n, size, 512, 64, 3, 1, 1, 1};
+            gp_op_desc desc = describe(GP_OP_CONV_FORWARD, corner, 2);
+            gp_conv_shape shape = gp_conv_shape_of(&desc);
+            int64_t products = gp_conv_gathered_products(&shape), most = gp_conv_gathered_samples(&shape);
+            assert_true(products >= 1 && products <= n && products <= GP_CONV_MOST_PRODUCTS);
+            assert_true(most * products >= n && (most - 1) * products < n);
+        }
+    }
+}
+
+/* ---- the choice -------------------------------------------------------------------------------------------------- */
 
 /* The three ops of a convolution agree on one format of the weights. */
 static void test_one_format(void **state) {
@@ -461,10 +550,12 @@ static void test_refused_products(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_against_ref), cmocka_unit_test(test_bits),
-        cmocka_unit_test(test_one_format),  cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_monotone),    cmocka_unit_test(test_huge_shapes),
-        cmocka_unit_test(test_agreement),   cmocka_unit_test(test_refused_products),
+        cmocka_unit_test(test_against_ref),      cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_one_format),       cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_monotone),         cmocka_unit_test(test_huge_shapes),
+        cmocka_unit_test(test_threads),          cmocka_unit_test(test_division),
+        cmocka_unit_test(test_even_samples),     cmocka_unit_test(test_agreement),
+        cmocka_unit_test(test_refused_products),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

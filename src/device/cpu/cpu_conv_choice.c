@@ -53,11 +53,15 @@ size_t gp_conv_gathered_bytes(const gp_conv_shape *s, int64_t samples) {
     return gp_size_times(rows, gp_size_times((size_t)gp_conv_depth(s), sizeof(float)));
 }
 
-int64_t gp_conv_gathered_samples(const gp_conv_shape *s) {
+int64_t gp_conv_gathered_products(const gp_conv_shape *s) {
     const size_t cached = 4 << 20;
     int64_t samples = (int64_t)(cached / gp_conv_gathered_bytes(s, 1)), least = (s->n - 1) / GP_CONV_MOST_PRODUCTS + 1;
     if (samples < least) samples = least;
-    return samples < s->n ? samples : s->n;
+    return (s->n - 1) / samples + 1;
+}
+
+int64_t gp_conv_gathered_samples(const gp_conv_shape *s) {
+    return (s->n - 1) / gp_conv_gathered_products(s) + 1;
 }
 
 bool gp_conv_is_possible(const gp_conv_shape *s, gp_conv_method method) {
@@ -71,8 +75,6 @@ bool gp_conv_is_possible(const gp_conv_shape *s, gp_conv_method method) {
            s->kernel[0] * s->kernel[1] <= GP_CONV_MOST_TARGETS && every_place_sees_a_line(s);
 }
 
-/* ---- what it costs ----------------------------------------------------------------------------------------------- */
-
 /* Lines of taps that places see, along the height. */
 static double lines_of(const gp_conv_shape *s) {
     double lines = 0;
@@ -82,6 +84,33 @@ static double lines_of(const gp_conv_shape *s) {
     }
     return lines * (double)s->outputs[1];
 }
+
+bool gp_conv_by_channels(const gp_conv_shape *s) {
+    enum { FEW = 2 * GP_PRODUCT_UNIT };
+    return s->n < FEW && s->in >= 2 * GP_PRODUCT_BLOCK &&
+           places_of(s) * s->kernel[0] <= GP_CONV_MOST_TAPS / s->kernel[1];
+}
+
+gp_division gp_conv_divide(const gp_conv_shape *s, gp_op_kind kind, gp_conv_method method, int threads) {
+    int64_t rows = s->n, columns = s->out, depth = gp_conv_depth(s); /* of the smallest result */
+    bool several = false; /* write the same place, each in its turn: their threads must be the same */
+    if (method == GP_CONV_PRODUCT) rows = gp_conv_rows(s);
+    if (method == GP_CONV_GATHERED) rows = s->n / gp_conv_gathered_products(s) * places_of(s);
+    if (method == GP_CONV_PLACES && kind != GP_OP_CONV_FORWARD) {
+        if (kind == GP_OP_CONV_BACKWARD_DATA && gp_conv_by_channels(s))
+            return gp_cpu_product_divide(false, GP_PRODUCT_BLOCK, s->in, threads);
+        several = lines_of(s) > 1;
+        depth = (int64_t)(gp_conv_visible_flops(s) / 2 / (double)s->n / (double)s->out); /* if there is one line only */
+    }
+    if (kind == GP_OP_CONV_BACKWARD_DATA) columns = depth;
+    if (kind == GP_OP_CONV_BACKWARD_WEIGHTS) rows = s->out, columns = depth;
+    /* Samples and output channels are never shared. A single product is divided along its longer side: the shorter
+     * one's factor is then read by all. */
+    bool by_rows = several || rows >= columns;
+    return gp_cpu_product_divide(by_rows, GP_PRODUCT_UNIT, by_rows ? rows : columns, threads);
+}
+
+/* ---- what it costs ----------------------------------------------------------------------------------------------- */
 
 gp_conv_work gp_conv_work_of(const gp_conv_shape *s, gp_op_kind kind, gp_conv_method method) {
     double weights = (double)gp_conv_depth(s) * (double)s->out * sizeof(float);
@@ -94,15 +123,15 @@ gp_conv_work gp_conv_work_of(const gp_conv_shape *s, gp_op_kind kind, gp_conv_me
         if (!gradient) work.flops = gp_conv_visible_flops(s);
         work.weights = gradient ? (double)s->n * weights : seen / 2 / (double)places_of(s) * sizeof(float);
     } else if (method == GP_CONV_GATHERED) {
-        int64_t samples = gp_conv_gathered_samples(s);
         work.moved = (double)gp_conv_gathered_bytes(s, s->n);
-        int64_t products = (s->n + samples - 1) / samples;
-        work.products = (double)products;
+        work.products = (double)gp_conv_gathered_products(s);
         work.weights *= work.products;
     } else if (method == GP_CONV_PLACES) {
         /* Each product reads its part of the weights, and reads and writes its result. */
         double lines = lines_of(s);
         work = (gp_conv_work){seen, seen / 2 / (double)s->n * sizeof(float), 0, lines};
+        if (kind == GP_OP_CONV_BACKWARD_DATA && gp_conv_by_channels(s))
+            work.products = seen / 2 / (double)s->n / (double)(s->in * s->out);
         if (kind == GP_OP_CONV_BACKWARD_WEIGHTS)
             work.moved = work.weights + weights;
         else
@@ -131,6 +160,8 @@ static const gp_conv_row *find_row(gp_conv_isa isa, uint32_t threads, gp_conv_me
 
 double gp_conv_expected(const gp_conv_shape *shape, gp_op_kind kind, gp_conv_method method, gp_conv_isa isa,
                         uint32_t threads) {
+    /* Threads that have no part of the products are none. */
+    if (method != GP_CONV_DIRECT && gp_conv_divide(shape, kind, method, (int)threads).parts == 1) threads = 1;
     const gp_conv_row *row = find_row(isa, threads, method, kind);
     gp_conv_work work = gp_conv_work_of(shape, kind, method);
     if (!row) return method == GP_CONV_DIRECT ? 0 : INFINITY;
