@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/cpu_conv_choice.h"
+#include "device/cpu/cpu_conv_gather.h"
 #include "device/cpu/cpu_onednn.h"
 #include "device/op_cases.h"
 #include "device/op_trial.h"
@@ -58,6 +59,10 @@ static int weights_of(gp_op_kind kind) {
     return kind == GP_OP_CONV_BACKWARD_WEIGHTS ? (int)GP_CONV_BACKWARD_WEIGHTS_DW : (int)GP_CONV_FORWARD_W;
 }
 
+typedef struct conv_sizes { /* [0] is height, [1] is width */
+    int64_t n, in, out, size[2], kernel[2], stride[2], pad[2], dilation[2];
+} conv_sizes;
+
 /* More corners: what the methods care about. Samples, side, in, out, kernel, stride, padding, dilation. */
 static const int64_t corners[][8] = {
     {5, 1, 17, 33, 3, 1, 1, 1},   {64, 2, 16, 48, 3, 1, 1, 1},   {3, 2, 8, 16, 3, 2, 1, 1},
@@ -68,17 +73,48 @@ static const int64_t corners[][8] = {
     {1, 2, 192, 7, 3, 1, 1, 1},   {24, 2, 512, 128, 3, 1, 1, 1}, {2, 2, 6, 5, 3, 1, 2, 1},
     {6, 4, 3, 70, 1, 1, 0, 1},    {3, 2, 9, 8, 1, 2, 0, 1},
 };
-enum { CORNERS = sizeof corners / sizeof *corners, CASES = GP_OP_CASES + CORNERS };
+/* Height and width differ, so that one taken for the other shows. */
+static const conv_sizes lopsided[] = {
+    {3, 8, 16, {2, 4}, {1, 3}, {1, 1}, {0, 1}, {1, 1}},
+    {3, 8, 16, {4, 2}, {3, 1}, {1, 1}, {1, 0}, {1, 1}},
+    {5, 7, 9, {3, 5}, {3, 1}, {2, 1}, {1, 0}, {1, 1}},
+    {2, 16, 8, {1, 6}, {1, 5}, {1, 2}, {0, 2}, {1, 1}},
+    {4, 5, 6, {5, 3}, {2, 3}, {1, 2}, {0, 1}, {1, 1}},
+    {6, 3, 4, {4, 2}, {1, 1}, {2, 1}, {0, 0}, {1, 1}}, /* 1x1, but no product */
+    {2, 4, 4, {2, 3}, {1, 1}, {1, 1}, {1, 0}, {1, 1}}, /* some places see padding only */
+    {3, 17, 33, {1, 5}, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
+    {3, 4, 5, {5, 6}, {3, 2}, {2, 1}, {0, 1}, {2, 1}},
+    {3, 4, 5, {6, 5}, {2, 3}, {1, 2}, {1, 0}, {1, 2}},
+    {20, 128, 16, {1, 3}, {3, 2}, {1, 1}, {1, 0}, {1, 1}},
+    {2, 6, 5, {2, 1}, {4, 3}, {1, 1}, {2, 1}, {1, 1}}, /* a kernel larger than the picture */
+    {3, 4, 5, {6, 7}, {2, 2}, {4, 5}, {0, 0}, {1, 1}}, /* parts of the picture that no tap sees */
+    {40, 5, 40, {3, 2}, {3, 3}, {3, 2}, {1, 1}, {1, 1}},
+};
+enum {
+    CORNERS = sizeof corners / sizeof *corners,
+    LOPSIDED = sizeof lopsided / sizeof *lopsided,
+    CASES = GP_OP_CASES + CORNERS + LOPSIDED
+};
+
+static conv_sizes square(const int64_t *v) {
+    return (conv_sizes){v[0], v[2], v[3], {v[1], v[1]}, {v[4], v[4]}, {v[5], v[5]}, {v[6], v[6]}, {v[7], v[7]}};
+}
 
 static void set(gp_op_case *c, int operand, const int64_t dim[4]) {
     int64_t wide[4] = {dim[0], dim[1], dim[2], dim[3] + c->number % 3};
     c->desc.operand[operand] = gp_tensor_channels(gp_tensor_plain(GP_F32, 4, wide), dim[3]);
 }
 
-static void make_corner(gp_op_case *c, const int64_t *v) {
-    int64_t outputs = (v[1] + 2 * v[6] - v[7] * (v[4] - 1) - 1) / v[5] + 1;
-    const int64_t x[] = {v[0], v[1], v[1], v[2]}, y[] = {v[0], outputs, outputs, v[3]};
-    c->desc.attributes.conv = (gp_conv_attributes){{v[4], v[4]}, {v[5], v[5]}, {v[6], v[6]}, {v[7], v[7]}, 1};
+static void make_corner(gp_op_case *c, const conv_sizes *v) {
+    int64_t outputs[2];
+    for (int d = 0; d < 2; d++)
+        outputs[d] = (v->size[d] + 2 * v->pad[d] - v->dilation[d] * (v->kernel[d] - 1) - 1) / v->stride[d] + 1;
+    const int64_t x[] = {v->n, v->size[0], v->size[1], v->in}, y[] = {v->n, outputs[0], outputs[1], v->out};
+    c->desc.attributes.conv = (gp_conv_attributes){{v->kernel[0], v->kernel[1]},
+                                                   {v->stride[0], v->stride[1]},
+                                                   {v->pad[0], v->pad[1]},
+                                                   {v->dilation[0], v->dilation[1]},
+                                                   1};
     for (int i = 0; i < (int)c->desc.operands; i++) {
         switch ((int)gp_op_operand_named(c->desc.kind, i)) {
         case GP_NAME_X:
@@ -87,10 +123,11 @@ static void make_corner(gp_op_case *c, const int64_t *v) {
         case GP_NAME_DY: set(c, i, y); break;
         case GP_NAME_W:
         case GP_NAME_DW:
-            c->desc.operand[i] = gp_tensor_plain(GP_F32, 4, (const int64_t[]){v[3], v[2], v[4], v[4]});
+            c->desc.operand[i] =
+                gp_tensor_plain(GP_F32, 4, (const int64_t[]){v->out, v->in, v->kernel[0], v->kernel[1]});
             break;
         default:
-            if (c->desc.operand[i].present) c->desc.operand[i] = gp_tensor_plain(GP_F32, 1, &v[3]);
+            if (c->desc.operand[i].present) c->desc.operand[i] = gp_tensor_plain(GP_F32, 1, &v->out);
             break;
         }
     }
@@ -100,7 +137,11 @@ static void make_corner(gp_op_case *c, const int64_t *v) {
 static void make_case(gp_op_kind kind, int number, uint32_t threads, bool adds, gp_op_case *out) {
     gp_op_case_make(kind, number < GP_OP_CASES ? number : number % 4, GP_F32, out);
     out->number = number;
-    if (number >= GP_OP_CASES) make_corner(out, corners[number - GP_OP_CASES]);
+    if (number >= GP_OP_CASES) {
+        int corner = number - GP_OP_CASES;
+        conv_sizes sizes = corner < CORNERS ? square(corners[corner]) : lopsided[corner - CORNERS];
+        make_corner(out, &sizes);
+    }
     out->desc.threads = threads;
     out->desc.flags = kind == GP_OP_CONV_BACKWARD_WEIGHTS && adds ? GP_OP_ACCUMULATE : 0;
     out->desc.operand[weights_of(kind)].format = GP_FORMAT_ANY;
@@ -113,7 +154,8 @@ static gp_op_desc describe(gp_op_kind kind, const int64_t *corner, uint32_t thre
     gp_op_case c;
     make_case(kind, GP_OP_CASES, threads, false, &c);
     c.number = 0;
-    make_corner(&c, corner);
+    const conv_sizes sizes = square(corner);
+    make_corner(&c, &sizes);
     c.desc.operand[weights_of(kind)].format = GP_FORMAT_ANY;
     return c.desc;
 }
@@ -304,6 +346,64 @@ static void test_division(void **state) {
         assert_int_equal(gp_conv_divide(&shape, kinds[k], GP_CONV_PRODUCT, 2).parts, 1);
         double one = gp_conv_expected(&shape, kinds[k], GP_CONV_PRODUCT, GP_CONV_AVX2, 1);
         assert_true(gp_conv_expected(&shape, kinds[k], GP_CONV_PRODUCT, GP_CONV_AVX2, 2) == one);
+    }
+}
+
+/* The loops around the products: other threads, the same bits. */
+static void test_loops(void **state) {
+    (void)state;
+    gp_error err = {0};
+    gp_cpu_pool *pool[2];
+    for (int i = 0; i < 2; i++) ASSERT_OK(gp_cpu_pool_create(i ? 3 : 1, &pool[i], &err));
+    for (int number = 0; number < CASES; number++) {
+        gp_op_case c;
+        make_case(GP_OP_CONV_FORWARD, number, 1, false, &c);
+        gp_conv_shape shape = gp_conv_shape_of(&c.desc);
+        if (shape.groups != 1) continue;
+        shape.n = 64; /* enough for several threads */
+        size_t count = (size_t)(shape.n * shape.size[0] * shape.size[1] * shape.in);
+        size_t rows = gp_conv_gathered_bytes(&shape, shape.n) / sizeof(float);
+        float *x = calloc(count, sizeof *x), *gathered[2], *sum[2];
+        assert_non_null(x);
+        for (size_t i = 0; i < count; i++) x[i] = (float)(i * 7919 % 2003) / 1000 - 1;
+        for (int i = 0; i < 2; i++) {
+            gathered[i] = malloc(rows * sizeof(float));
+            sum[i] = malloc(count * sizeof(float));
+            assert_true(gathered[i] && sum[i]);
+            memset(gathered[i], 0xff, rows * sizeof(float));
+            memset(sum[i], 0xff, count * sizeof(float));
+            gp_conv_gather(pool[i], &shape, x, gathered[i]);
+            gp_conv_scatter(pool[i], &shape, gathered[i], sum[i]);
+        }
+        assert_memory_equal(gathered[0], gathered[1], rows * sizeof(float));
+        assert_memory_equal(sum[0], sum[1], count * sizeof(float));
+        for (int i = 0; i < 2; i++) {
+            free(gathered[i]);
+            free(sum[i]);
+        }
+        free(x);
+    }
+    for (int i = 0; i < 2; i++) gp_cpu_pool_destroy(&pool[i]);
+}
+
+/* Work without padding: as many pairs of a tap and a place as there are. */
+static void test_visible_work(void **state) {
+    (void)state;
+    for (int number = 0; number < CASES; number++) {
+        gp_op_case c;
+        int64_t pairs[2] = {0, 0};
+        make_case(GP_OP_CONV_FORWARD, number, 1, false, &c);
+        gp_conv_shape s = gp_conv_shape_of(&c.desc);
+        for (int d = 0; d < 2; d++) {
+            for (int64_t place = 0; place < s.outputs[d]; place++) {
+                for (int64_t tap = 0; tap < s.kernel[d]; tap++) {
+                    int64_t at = place * s.stride[d] - s.pad[d] + tap * s.dilation[d];
+                    pairs[d] += at >= 0 && at < s.size[d];
+                }
+            }
+        }
+        double flops = 2.0 * (double)(pairs[0] * pairs[1] * s.n * (s.in / s.groups) * s.out);
+        assert_true(gp_conv_visible_flops(&s) == flops);
     }
 }
 
@@ -553,7 +653,8 @@ int main(void) {
         cmocka_unit_test(test_against_ref),      cmocka_unit_test(test_bits),
         cmocka_unit_test(test_one_format),       cmocka_unit_test(test_choice),
         cmocka_unit_test(test_monotone),         cmocka_unit_test(test_huge_shapes),
-        cmocka_unit_test(test_threads),          cmocka_unit_test(test_division),
+        cmocka_unit_test(test_threads),          cmocka_unit_test(test_loops),
+        cmocka_unit_test(test_visible_work),     cmocka_unit_test(test_division),
         cmocka_unit_test(test_even_samples),     cmocka_unit_test(test_agreement),
         cmocka_unit_test(test_refused_products),
     };
