@@ -10,9 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <oneapi/dnnl/dnnl.h>
+
 #include "base/memory.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/cpu_conv_choice.h"
+#include "device/cpu/cpu_conv_gather.h"
 #include "device/cpu/cpu_onednn.h"
 #include "device/op_cases.h"
 #include "device/op_trial.h"
@@ -56,24 +59,62 @@ static int weights_of(gp_op_kind kind) {
     return kind == GP_OP_CONV_BACKWARD_WEIGHTS ? (int)GP_CONV_BACKWARD_WEIGHTS_DW : (int)GP_CONV_FORWARD_W;
 }
 
+typedef struct conv_sizes { /* [0] is height, [1] is width */
+    int64_t n, in, out, size[2], kernel[2], stride[2], pad[2], dilation[2];
+} conv_sizes;
+
 /* More corners: what the methods care about. Samples, side, in, out, kernel, stride, padding, dilation. */
 static const int64_t corners[][8] = {
-    {5, 1, 17, 33, 3, 1, 1, 1},  {64, 2, 16, 48, 3, 1, 1, 1}, {3, 2, 8, 16, 3, 2, 1, 1}, {7, 4, 5, 3, 1, 2, 0, 1},
-    {33, 1, 64, 17, 1, 1, 0, 1}, {2, 3, 33, 20, 2, 1, 0, 1},  {4, 4, 8, 8, 3, 1, 1, 1},  {3, 5, 4, 6, 3, 1, 2, 2},
-    {2, 3, 16, 16, 5, 1, 2, 1},  {40, 2, 3, 40, 2, 1, 0, 1},  {17, 3, 7, 9, 3, 3, 1, 1}, {1, 1, 1, 1, 1, 1, 0, 1},
-    {2, 2, 6, 5, 3, 1, 2, 1},    {6, 4, 3, 70, 1, 1, 0, 1},   {3, 2, 9, 8, 1, 2, 0, 1},
+    {5, 1, 17, 33, 3, 1, 1, 1},   {64, 2, 16, 48, 3, 1, 1, 1},   {3, 2, 8, 16, 3, 2, 1, 1},
+    {7, 4, 5, 3, 1, 2, 0, 1},     {33, 1, 64, 17, 1, 1, 0, 1},   {2, 3, 33, 20, 2, 1, 0, 1},
+    {4, 4, 8, 8, 3, 1, 1, 1},     {3, 5, 4, 6, 3, 1, 2, 2},      {2, 3, 16, 16, 5, 1, 2, 1},
+    {40, 2, 3, 40, 2, 1, 0, 1},   {17, 3, 7, 9, 3, 3, 1, 1},     {1, 1, 1, 1, 1, 1, 0, 1},
+    {12, 2, 128, 24, 3, 1, 1, 1}, {16, 1, 100, 33, 3, 1, 1, 1},  {7, 3, 150, 20, 3, 2, 1, 1},
+    {1, 2, 192, 7, 3, 1, 1, 1},   {24, 2, 512, 128, 3, 1, 1, 1}, {2, 2, 6, 5, 3, 1, 2, 1},
+    {6, 4, 3, 70, 1, 1, 0, 1},    {3, 2, 9, 8, 1, 2, 0, 1},
 };
-enum { CORNERS = sizeof corners / sizeof *corners, CASES = GP_OP_CASES + CORNERS };
+/* Height and width differ, so that one taken for the other shows. */
+static const conv_sizes lopsided[] = {
+    {3, 8, 16, {2, 4}, {1, 3}, {1, 1}, {0, 1}, {1, 1}},
+    {3, 8, 16, {4, 2}, {3, 1}, {1, 1}, {1, 0}, {1, 1}},
+    {5, 7, 9, {3, 5}, {3, 1}, {2, 1}, {1, 0}, {1, 1}},
+    {2, 16, 8, {1, 6}, {1, 5}, {1, 2}, {0, 2}, {1, 1}},
+    {4, 5, 6, {5, 3}, {2, 3}, {1, 2}, {0, 1}, {1, 1}},
+    {6, 3, 4, {4, 2}, {1, 1}, {2, 1}, {0, 0}, {1, 1}}, /* 1x1, but no product */
+    {2, 4, 4, {2, 3}, {1, 1}, {1, 1}, {1, 0}, {1, 1}}, /* some places see padding only */
+    {3, 17, 33, {1, 5}, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
+    {3, 4, 5, {5, 6}, {3, 2}, {2, 1}, {0, 1}, {2, 1}},
+    {3, 4, 5, {6, 5}, {2, 3}, {1, 2}, {1, 0}, {1, 2}},
+    {20, 128, 16, {1, 3}, {3, 2}, {1, 1}, {1, 0}, {1, 1}},
+    {2, 6, 5, {2, 1}, {4, 3}, {1, 1}, {2, 1}, {1, 1}}, /* a kernel larger than the picture */
+    {3, 4, 5, {6, 7}, {2, 2}, {4, 5}, {0, 0}, {1, 1}}, /* parts of the picture that no tap sees */
+    {40, 5, 40, {3, 2}, {3, 3}, {3, 2}, {1, 1}, {1, 1}},
+};
+enum {
+    CORNERS = sizeof corners / sizeof *corners,
+    LOPSIDED = sizeof lopsided / sizeof *lopsided,
+    CASES = GP_OP_CASES + CORNERS + LOPSIDED
+};
+
+static conv_sizes square(const int64_t *v) {
+    return (conv_sizes){v[0], v[2], v[3], {v[1], v[1]}, {v[4], v[4]}, {v[5], v[5]}, {v[6], v[6]}, {v[7], v[7]}};
+}
 
 static void set(gp_op_case *c, int operand, const int64_t dim[4]) {
     int64_t wide[4] = {dim[0], dim[1], dim[2], dim[3] + c->number % 3};
     c->desc.operand[operand] = gp_tensor_channels(gp_tensor_plain(GP_F32, 4, wide), dim[3]);
 }
 
-static void make_corner(gp_op_case *c, const int64_t *v) {
-    int64_t outputs = (v[1] + 2 * v[6] - v[7] * (v[4] - 1) - 1) / v[5] + 1;
-    const int64_t x[] = {v[0], v[1], v[1], v[2]}, y[] = {v[0], outputs, outputs, v[3]};
-    c->desc.attributes.conv = (gp_conv_attributes){{v[4], v[4]}, {v[5], v[5]}, {v[6], v[6]}, {v[7], v[7]}, 1};
+static void make_corner(gp_op_case *c, const conv_sizes *v) {
+    int64_t outputs[2];
+    for (int d = 0; d < 2; d++)
+        outputs[d] = (v->size[d] + 2 * v->pad[d] - v->dilation[d] * (v->kernel[d] - 1) - 1) / v->stride[d] + 1;
+    const int64_t x[] = {v->n, v->size[0], v->size[1], v->in}, y[] = {v->n, outputs[0], outputs[1], v->out};
+    c->desc.attributes.conv = (gp_conv_attributes){{v->kernel[0], v->kernel[1]},
+                                                   {v->stride[0], v->stride[1]},
+                                                   {v->pad[0], v->pad[1]},
+                                                   {v->dilation[0], v->dilation[1]},
+                                                   1};
     for (int i = 0; i < (int)c->desc.operands; i++) {
         switch ((int)gp_op_operand_named(c->desc.kind, i)) {
         case GP_NAME_X:
@@ -82,10 +123,11 @@ static void make_corner(gp_op_case *c, const int64_t *v) {
         case GP_NAME_DY: set(c, i, y); break;
         case GP_NAME_W:
         case GP_NAME_DW:
-            c->desc.operand[i] = gp_tensor_plain(GP_F32, 4, (const int64_t[]){v[3], v[2], v[4], v[4]});
+            c->desc.operand[i] =
+                gp_tensor_plain(GP_F32, 4, (const int64_t[]){v->out, v->in, v->kernel[0], v->kernel[1]});
             break;
         default:
-            if (c->desc.operand[i].present) c->desc.operand[i] = gp_tensor_plain(GP_F32, 1, &v[3]);
+            if (c->desc.operand[i].present) c->desc.operand[i] = gp_tensor_plain(GP_F32, 1, &v->out);
             break;
         }
     }
@@ -95,13 +137,27 @@ static void make_corner(gp_op_case *c, const int64_t *v) {
 static void make_case(gp_op_kind kind, int number, uint32_t threads, bool adds, gp_op_case *out) {
     gp_op_case_make(kind, number < GP_OP_CASES ? number : number % 4, GP_F32, out);
     out->number = number;
-    if (number >= GP_OP_CASES) make_corner(out, corners[number - GP_OP_CASES]);
+    if (number >= GP_OP_CASES) {
+        int corner = number - GP_OP_CASES;
+        conv_sizes sizes = corner < CORNERS ? square(corners[corner]) : lopsided[corner - CORNERS];
+        make_corner(out, &sizes);
+    }
     out->desc.threads = threads;
     out->desc.flags = kind == GP_OP_CONV_BACKWARD_WEIGHTS && adds ? GP_OP_ACCUMULATE : 0;
     out->desc.operand[weights_of(kind)].format = GP_FORMAT_ANY;
     if (kind != GP_OP_CONV_BACKWARD_WEIGHTS) return;
     out->fill[GP_CONV_BACKWARD_WEIGHTS_DW] = GP_CASE_NORMAL;
     out->desc.operand[GP_CONV_BACKWARD_WEIGHTS_DB] = (gp_tensor){0};
+}
+
+static gp_op_desc describe(gp_op_kind kind, const int64_t *corner, uint32_t threads) {
+    gp_op_case c;
+    make_case(kind, GP_OP_CASES, threads, false, &c);
+    c.number = 0;
+    const conv_sizes sizes = square(corner);
+    make_corner(&c, &sizes);
+    c.desc.operand[weights_of(kind)].format = GP_FORMAT_ANY;
+    return c.desc;
 }
 
 static bool is_possible(const gp_op_case *c, gp_conv_method method) {
@@ -222,16 +278,151 @@ static void test_bits(void **state) {
                 check_bits(kinds[k], (gp_conv_method)m, number);
 }
 
-/* ---- the choice -------------------------------------------------------------------------------------------------- */
-
-static gp_op_desc describe(gp_op_kind kind, const int64_t *corner, uint32_t threads) {
-    gp_op_case c;
-    make_case(kind, GP_OP_CASES, threads, false, &c);
-    c.number = 0;
-    make_corner(&c, corner);
-    c.desc.operand[weights_of(kind)].format = GP_FORMAT_ANY;
-    return c.desc;
+/* What the op writes with so many threads; for the caller to free. */
+static void *run_with(gp_op_kind kind, gp_conv_method method, int number, uint32_t threads, size_t *bytes) {
+    const gp_device_kind device = kind_of(method);
+    gp_error err = {0};
+    trial t;
+    gp_op_cache *cache;
+    const gp_prepared *prepared;
+    make_case(kind, number, threads, number % 2, &t.op_case);
+    trial_fill(&t);
+    ASSERT_OK(gp_op_cache_create(&cache, &err));
+    ASSERT_OK(gp_op_prepare(cache, &device, &t.op_case.desc, &prepared, &err));
+    void *result = run_at(prepared, &t, 0, 1, bytes);
+    gp_op_cache_destroy(&cache);
+    trial_fini(&t);
+    return result;
 }
+
+/* Backward-data of few samples is shared out by input channels; the number of threads changes no bit of it. */
+static void check_threads(int number, int *divided) {
+    gp_op_case c;
+    char text[GP_CASE_TEXT];
+    size_t bytes = 0, again = 0;
+    make_case(GP_OP_CONV_BACKWARD_DATA, number, 1, false, &c);
+    gp_conv_shape shape = gp_conv_shape_of(&c.desc);
+    if (!gp_conv_is_possible(&shape, GP_CONV_PLACES) || !gp_conv_by_channels(&shape)) return;
+    void *one = run_with(GP_OP_CONV_BACKWARD_DATA, GP_CONV_PLACES, number, 1, &bytes);
+    for (uint32_t threads = 2; threads <= MOST_THREADS + 1; threads++) {
+        gp_division division = gp_conv_divide(&shape, GP_OP_CONV_BACKWARD_DATA, GP_CONV_PLACES, (int)threads);
+        void *several = run_with(GP_OP_CONV_BACKWARD_DATA, GP_CONV_PLACES, number, threads, &again);
+        assert_int_equal(bytes, again);
+        if (memcmp(one, several, bytes) != 0)
+            fail_msg("%s: other bits with %u threads", gp_op_case_text(text, &c), threads);
+        *divided += division.parts > 1;
+        free(several);
+    }
+    free(one);
+}
+
+static void test_threads(void **state) {
+    (void)state;
+    int divided = 0;
+    for (int number = 0; number < CASES; number++) check_threads(number, &divided);
+    assert_true(divided > 5);
+}
+
+/* Every thread has its part of products that are large enough, and a product for fewer threads costs as one. */
+static void test_division(void **state) {
+    (void)state;
+    static const int64_t shapes[][8] = {{1, 2, 512, 512, 3, 1, 1, 1},  {8, 2, 256, 256, 3, 1, 1, 1},
+                                        {16, 4, 128, 128, 3, 1, 1, 1}, {24, 1, 512, 512, 3, 1, 1, 1},
+                                        {64, 2, 256, 256, 3, 1, 1, 1}, {33, 8, 64, 64, 3, 1, 1, 1},
+                                        {65, 3, 512, 512, 3, 1, 1, 1}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        for (int k = 0; k < KINDS; k++) {
+            gp_op_desc desc = describe(kinds[k], shapes[i], 2);
+            gp_conv_shape shape = gp_conv_shape_of(&desc);
+            for (int m = GP_CONV_GATHERED; m < GP_CONV_METHODS; m++)
+                if (gp_conv_is_possible(&shape, (gp_conv_method)m))
+                    assert_int_equal(gp_conv_divide(&shape, kinds[k], (gp_conv_method)m, 2).parts, 2);
+        }
+    }
+    static const int64_t small[] = {3, 1, 16, 16, 1, 1, 0, 1};
+    for (int k = 0; k < KINDS; k++) {
+        gp_op_desc desc = describe(kinds[k], small, 2);
+        gp_conv_shape shape = gp_conv_shape_of(&desc);
+        assert_int_equal(gp_conv_divide(&shape, kinds[k], GP_CONV_PRODUCT, 2).parts, 1);
+        double one = gp_conv_expected(&shape, kinds[k], GP_CONV_PRODUCT, GP_CONV_AVX2, 1);
+        assert_true(gp_conv_expected(&shape, kinds[k], GP_CONV_PRODUCT, GP_CONV_AVX2, 2) == one);
+    }
+}
+
+/* The loops around the products: other threads, the same bits. */
+static void test_loops(void **state) {
+    (void)state;
+    gp_error err = {0};
+    gp_cpu_pool *pool[2];
+    for (int i = 0; i < 2; i++) ASSERT_OK(gp_cpu_pool_create(i ? 3 : 1, &pool[i], &err));
+    for (int number = 0; number < CASES; number++) {
+        gp_op_case c;
+        make_case(GP_OP_CONV_FORWARD, number, 1, false, &c);
+        gp_conv_shape shape = gp_conv_shape_of(&c.desc);
+        if (shape.groups != 1) continue;
+        shape.n = 64; /* enough for several threads */
+        size_t count = (size_t)(shape.n * shape.size[0] * shape.size[1] * shape.in);
+        size_t rows = gp_conv_gathered_bytes(&shape, shape.n) / sizeof(float);
+        float *x = calloc(count, sizeof *x), *gathered[2], *sum[2];
+        assert_non_null(x);
+        for (size_t i = 0; i < count; i++) x[i] = (float)(i * 7919 % 2003) / 1000 - 1;
+        for (int i = 0; i < 2; i++) {
+            gathered[i] = malloc(rows * sizeof(float));
+            sum[i] = malloc(count * sizeof(float));
+            assert_true(gathered[i] && sum[i]);
+            memset(gathered[i], 0xff, rows * sizeof(float));
+            memset(sum[i], 0xff, count * sizeof(float));
+            gp_conv_gather(pool[i], &shape, x, gathered[i]);
+            gp_conv_scatter(pool[i], &shape, gathered[i], sum[i]);
+        }
+        assert_memory_equal(gathered[0], gathered[1], rows * sizeof(float));
+        assert_memory_equal(sum[0], sum[1], count * sizeof(float));
+        for (int i = 0; i < 2; i++) {
+            free(gathered[i]);
+            free(sum[i]);
+        }
+        free(x);
+    }
+    for (int i = 0; i < 2; i++) gp_cpu_pool_destroy(&pool[i]);
+}
+
+/* Work without padding: as many pairs of a tap and a place as there are. */
+static void test_visible_work(void **state) {
+    (void)state;
+    for (int number = 0; number < CASES; number++) {
+        gp_op_case c;
+        int64_t pairs[2] = {0, 0};
+        make_case(GP_OP_CONV_FORWARD, number, 1, false, &c);
+        gp_conv_shape s = gp_conv_shape_of(&c.desc);
+        for (int d = 0; d < 2; d++) {
+            for (int64_t place = 0; place < s.outputs[d]; place++) {
+                for (int64_t tap = 0; tap < s.kernel[d]; tap++) {
+                    int64_t at = place * s.stride[d] - s.pad[d] + tap * s.dilation[d];
+                    pairs[d] += at >= 0 && at < s.size[d];
+                }
+            }
+        }
+        double flops = 2.0 * (double)(pairs[0] * pairs[1] * s.n * (s.in / s.groups) * s.out);
+        assert_true(gp_conv_visible_flops(&s) == flops);
+    }
+}
+
+/* Samples whose rows are gathered at once differ by one at most: no product has too few for all threads. */
+static void test_even_samples(void **state) {
+    (void)state;
+    for (int64_t n = 1; n < 200; n++) {
+        for (int64_t size = 1; size < 9; size++) {
+            const int64_t corner[] = {n, size, 512, 64, 3, 1, 1, 1};
+            gp_op_desc desc = describe(GP_OP_CONV_FORWARD, corner, 2);
+            gp_conv_shape shape = gp_conv_shape_of(&desc);
+            int64_t products = gp_conv_gathered_products(&shape), most = gp_conv_gathered_samples(&shape);
+            assert_true(products >= 1 && products <= n && products <= GP_CONV_MOST_PRODUCTS);
+            assert_true(most * products >= n && (most - 1) * products < n);
+        }
+    }
+}
+
+/* ---- the choice -------------------------------------------------------------------------------------------------- */
 
 /* The three ops of a convolution agree on one format of the weights. */
 static void test_one_format(void **state) {
@@ -291,6 +482,45 @@ static void test_choice(void **state) {
     }
 }
 
+/* If the device may choose the format: the forward op and backward-data agree on it, products have their weights by
+ * taps, and each op has the same method when it is given the format that was chosen. */
+static void check_agreement(const int64_t *corner, gp_conv_isa isa, uint32_t threads) {
+    gp_conv_choice choice[KINDS];
+    for (int k = 0; k < KINDS; k++) {
+        gp_op_desc desc = describe(kinds[k], corner, threads);
+        choice[k] = gp_conv_choose(&desc, GP_CONV_WEIGHTS_ANY, isa);
+        gp_conv_weights then = choice[k].by_taps ? GP_CONV_WEIGHTS_BY_TAPS : GP_CONV_WEIGHTS_OTHER;
+        assert_int_equal(gp_conv_choose(&desc, then, isa).method, choice[k].method);
+    }
+    bool agree = choice[0].by_taps == choice[1].by_taps;
+    for (int k = 0; k < KINDS; k++) agree = agree && (choice[k].by_taps || choice[k].method == GP_CONV_DIRECT);
+    if (!agree)
+        fail_msg("%s: %d samples, size %d, %d -> %d, kernel %d, stride %d, %u threads: %s%s, %s%s, %s%s",
+                 gp_conv_isa_name(isa), (int)corner[0], (int)corner[1], (int)corner[2], (int)corner[3], (int)corner[4],
+                 (int)corner[5], threads, gp_conv_method_name(choice[0].method), choice[0].by_taps ? " by taps" : "",
+                 gp_conv_method_name(choice[1].method), choice[1].by_taps ? " by taps" : "",
+                 gp_conv_method_name(choice[2].method), choice[2].by_taps ? " by taps" : "");
+}
+
+static void test_agreement(void **state) {
+    (void)state;
+    static const int64_t samples[] = {1, 4, 16, 64, 256}, sizes[] = {1, 2, 4, 7, 8, 14, 28, 56};
+    static const int64_t channels[] = {3, 16, 64, 256, 1024, 2048};
+    enum { SAMPLES = 5, SIZES = 8, CHANNELS = 6 };
+    for (int i = 0; i < SAMPLES * SIZES * CHANNELS * CHANNELS; i++) {
+        int64_t n = samples[i % SAMPLES], size = sizes[i / SAMPLES % SIZES];
+        int64_t in = channels[i / SAMPLES / SIZES % CHANNELS], out = channels[i / SAMPLES / SIZES / CHANNELS];
+        for (int64_t kernel = 1; kernel <= 3; kernel += 2) {
+            for (int64_t stride = 1; stride <= 2; stride++) {
+                const int64_t corner[] = {n, size, in, out, kernel, stride, kernel / 2, 1};
+                for (int isa = 0; isa < GP_CONV_ISAS; isa++)
+                    for (uint32_t threads = 1; threads <= 2; threads++)
+                        check_agreement(corner, (gp_conv_isa)isa, threads);
+            }
+        }
+    }
+}
+
 /* More of anything never takes less time: a row of the table with a rate below 0 would. */
 static void test_monotone(void **state) {
     (void)state;
@@ -322,10 +552,111 @@ static void test_monotone(void **state) {
     }
 }
 
+/* Where rows cannot be counted, or have more bytes than memory has, they are not gathered. The choice ends soon. */
+static void test_huge_shapes(void **state) {
+    (void)state;
+    static const struct {
+        int64_t n, size[2], in, out, kernel[2], pad[2];
+    } cases[] = {
+        {1, {1 << 16, 1 << 15}, 4, 1, {1 << 14, 1 << 15}, {1 << 13, 1 << 14}}, /* 2^64 bytes for a sample, about */
+        {1, {1, 1}, 1 << 28, 1, {1 << 16, 1 << 16}, {1 << 17, 1 << 17}},
+        {INT64_C(1) << 56, {1, 1}, 1, 1, {3, 3}, {1, 1}},
+        {INT64_C(1) << 40, {2, 2}, 4, 4, {1, 3}, {0, 1}},
+        {1, {INT64_C(1) << 40, 1}, 1, 1, {3, 1}, {1, 0}},
+        {1, {1, 1}, 1, 1, {INT32_MAX, 1}, {1 << 30, 0}},
+        {1, {INT64_C(1) << 32, INT64_C(1) << 26}, 1, 1, {1, 1}, {0, 0}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        gp_op_desc desc;
+        gp_op_desc_init(&desc, GP_OP_CONV_FORWARD);
+        int64_t outputs[2];
+        for (int d = 0; d < 2; d++) outputs[d] = cases[i].size[d] + 2 * cases[i].pad[d] - cases[i].kernel[d] + 1;
+        desc.operand[GP_CONV_FORWARD_X] =
+            gp_tensor_plain(GP_F32, 4, (const int64_t[]){cases[i].n, cases[i].size[0], cases[i].size[1], cases[i].in});
+        desc.operand[GP_CONV_FORWARD_Y] =
+            gp_tensor_plain(GP_F32, 4, (const int64_t[]){cases[i].n, outputs[0], outputs[1], cases[i].out});
+        desc.operand[GP_CONV_FORWARD_W] = gp_tensor_plain(
+            GP_F32, 4, (const int64_t[]){cases[i].out, cases[i].in, cases[i].kernel[0], cases[i].kernel[1]});
+        desc.attributes.conv = (gp_conv_attributes){
+            {cases[i].kernel[0], cases[i].kernel[1]}, {1, 1}, {cases[i].pad[0], cases[i].pad[1]}, {1, 1}, 1};
+        desc.threads = 1;
+        gp_conv_shape shape = gp_conv_shape_of(&desc);
+        if (gp_conv_is_possible(&shape, GP_CONV_GATHERED)) fail_msg("case %zu is gathered", i);
+        gp_conv_choice choice = gp_conv_choose(&desc, GP_CONV_WEIGHTS_ANY, GP_CONV_AVX2);
+        assert_true(gp_conv_is_possible(&shape, choice.method));
+    }
+}
+
+/* ---- what oneDNN refuses ----------------------------------------------------------------------------------------- */
+
+/* The linker puts it in the place of oneDNN's own function (tests.cmake). */
+static dnnl_status_t refusal = dnnl_success;
+__typeof__(dnnl_matmul_primitive_desc_create) __real_dnnl_matmul_primitive_desc_create;
+__typeof__(dnnl_matmul_primitive_desc_create) __wrap_dnnl_matmul_primitive_desc_create;
+dnnl_status_t __wrap_dnnl_matmul_primitive_desc_create(dnnl_primitive_desc_t *out, dnnl_engine_t engine,
+                                                       const_dnnl_memory_desc_t a, const_dnnl_memory_desc_t b,
+                                                       const_dnnl_memory_desc_t bias, const_dnnl_memory_desc_t c,
+                                                       const_dnnl_primitive_attr_t attributes) {
+    if (refusal != dnnl_success) return refusal;
+    return __real_dnnl_matmul_primitive_desc_create(out, engine, a, b, bias, c, attributes);
+}
+
+/* The op as it is prepared if oneDNN refuses its products: with the numbers of the reference device. */
+static void check_refused(gp_op_kind kind, const int64_t *corner, gp_format *format) {
+    gp_error err = {0};
+    gp_op_cache *cache;
+    const gp_prepared *prepared;
+    trial got, want;
+    make_case(kind, GP_OP_CASES, 1, false, &got.op_case);
+    got.op_case.desc = describe(kind, corner, 1);
+    want.op_case = got.op_case;
+    want.op_case.desc.operand[weights_of(kind)].format = GP_FORMAT_PLAIN;
+    assert_int_not_equal(gp_conv_choose(&got.op_case.desc, GP_CONV_WEIGHTS_ANY, gp_conv_isa_now()).method,
+                         GP_CONV_DIRECT);
+    ASSERT_OK(gp_op_cache_create(&cache, &err));
+    refusal = dnnl_out_of_memory; /* of no kind */
+    assert_int_equal(gp_op_prepare(cache, &gp_cpu_kind, &got.op_case.desc, &prepared, &err), GP_MEMORY);
+    refusal = dnnl_unimplemented;
+    ASSERT_OK(gp_op_prepare(cache, &gp_cpu_kind, &got.op_case.desc, &prepared, &err));
+    assert_int_equal(gp_cpu_conv_method(prepared), GP_CONV_DIRECT);
+    *format = prepared->operand[weights_of(kind)].format;
+    if (kind == GP_OP_CONV_BACKWARD_WEIGHTS) {
+        gp_op_desc adding = got.op_case.desc;
+        adding.flags = GP_OP_ACCUMULATE;
+        assert_int_equal(gp_op_prepare(cache, &gp_cpu_kind, &adding, &prepared, &err), GP_UNSUPPORTED);
+        assert_non_null(strstr(err.text, "cannot add to its output"));
+    }
+    trial_fill(&got);
+    trial_fill(&want);
+    trial_run(&gp_ref_kind, &want);
+    trial_run(&gp_cpu_kind, &got);
+    trial_compare(&got, &want, 1.0 / TOLERANCE_SHARE);
+    trial_fini(&got);
+    trial_fini(&want);
+    gp_op_cache_destroy(&cache);
+    refusal = dnnl_success;
+}
+
+/* oneDNN's convolution takes the place of products that it refuses, with the weights where the other ops want them. */
+static void test_refused_products(void **state) {
+    (void)state;
+    static const int64_t shapes[][8] = {{64, 1, 512, 2048, 1, 1, 0, 1}, {64, 1, 128, 128, 3, 1, 1, 1}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        gp_format format[KINDS];
+        for (int k = 0; k < KINDS; k++) check_refused(kinds[k], shapes[i], &format[k]);
+        assert_int_equal(format[0], format[1]);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_against_ref), cmocka_unit_test(test_bits),     cmocka_unit_test(test_one_format),
-        cmocka_unit_test(test_choice),      cmocka_unit_test(test_monotone),
+        cmocka_unit_test(test_against_ref),      cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_one_format),       cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_monotone),         cmocka_unit_test(test_huge_shapes),
+        cmocka_unit_test(test_threads),          cmocka_unit_test(test_loops),
+        cmocka_unit_test(test_visible_work),     cmocka_unit_test(test_division),
+        cmocka_unit_test(test_even_samples),     cmocka_unit_test(test_agreement),
+        cmocka_unit_test(test_refused_products),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,6 +104,7 @@ static void what_is_written_comes_back(void **state) {
     assert_true(read->best_step == reached.best_step && read->metrics_bytes == reached.metrics_bytes);
     assert_true(read->samples == reached.samples && read->steps == reached.steps && read->due == reached.due);
     assert_string_equal(read->file_text, reached.file_text);
+    assert_non_null(read->libraries);
     assert_string_equal(read->libraries, reached.libraries);
     gp_snapshot_close(&snapshot);
 }

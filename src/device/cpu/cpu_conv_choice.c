@@ -5,6 +5,8 @@
 #include <oneapi/dnnl/dnnl.h>
 #include <stdio.h>
 
+#include "base/memory.h"
+
 static const char *const method_names[GP_CONV_METHODS] = {"direct", "product", "gathered product", "product by places"};
 static const char *const isa_names[GP_CONV_ISAS] = {"SSE4.1", "AVX2", "AVX-512"};
 
@@ -47,14 +49,19 @@ static bool every_place_sees_a_line(const gp_conv_shape *s) {
 }
 
 size_t gp_conv_gathered_bytes(const gp_conv_shape *s, int64_t samples) {
-    return (size_t)(samples * places_of(s) * gp_conv_depth(s)) * sizeof(float);
+    size_t rows = gp_size_times((size_t)samples, (size_t)places_of(s));
+    return gp_size_times(rows, gp_size_times((size_t)gp_conv_depth(s), sizeof(float)));
+}
+
+int64_t gp_conv_gathered_products(const gp_conv_shape *s) {
+    const size_t cached = 4 << 20;
+    int64_t samples = (int64_t)(cached / gp_conv_gathered_bytes(s, 1)), least = (s->n - 1) / GP_CONV_MOST_PRODUCTS + 1;
+    if (samples < least) samples = least;
+    return (s->n - 1) / samples + 1;
 }
 
 int64_t gp_conv_gathered_samples(const gp_conv_shape *s) {
-    enum { CACHED = 4 << 20 };
-    int64_t samples = CACHED / (int64_t)gp_conv_gathered_bytes(s, 1), least = (s->n - 1) / GP_CONV_MOST_PRODUCTS + 1;
-    if (samples < least) samples = least;
-    return samples < s->n ? samples : s->n;
+    return (s->n - 1) / gp_conv_gathered_products(s) + 1;
 }
 
 bool gp_conv_is_possible(const gp_conv_shape *s, gp_conv_method method) {
@@ -68,8 +75,6 @@ bool gp_conv_is_possible(const gp_conv_shape *s, gp_conv_method method) {
            s->kernel[0] * s->kernel[1] <= GP_CONV_MOST_TARGETS && every_place_sees_a_line(s);
 }
 
-/* ---- what it costs ----------------------------------------------------------------------------------------------- */
-
 /* Lines of taps that places see, along the height. */
 static double lines_of(const gp_conv_shape *s) {
     double lines = 0;
@@ -79,6 +84,33 @@ static double lines_of(const gp_conv_shape *s) {
     }
     return lines * (double)s->outputs[1];
 }
+
+bool gp_conv_by_channels(const gp_conv_shape *s) {
+    enum { FEW = 2 * GP_PRODUCT_UNIT };
+    return s->n < FEW && s->in >= 2 * GP_PRODUCT_BLOCK &&
+           places_of(s) * s->kernel[0] <= GP_CONV_MOST_TAPS / s->kernel[1];
+}
+
+gp_division gp_conv_divide(const gp_conv_shape *s, gp_op_kind kind, gp_conv_method method, int threads) {
+    int64_t rows = s->n, columns = s->out, depth = gp_conv_depth(s); /* of the smallest result */
+    bool several = false; /* write the same place, each in its turn: their threads must be the same */
+    if (method == GP_CONV_PRODUCT) rows = gp_conv_rows(s);
+    if (method == GP_CONV_GATHERED) rows = s->n / gp_conv_gathered_products(s) * places_of(s);
+    if (method == GP_CONV_PLACES && kind != GP_OP_CONV_FORWARD) {
+        if (kind == GP_OP_CONV_BACKWARD_DATA && gp_conv_by_channels(s))
+            return gp_cpu_product_divide(false, GP_PRODUCT_BLOCK, s->in, threads);
+        several = lines_of(s) > 1;
+        depth = (int64_t)(gp_conv_visible_flops(s) / 2 / (double)s->n / (double)s->out); /* if there is one line only */
+    }
+    if (kind == GP_OP_CONV_BACKWARD_DATA) columns = depth;
+    if (kind == GP_OP_CONV_BACKWARD_WEIGHTS) rows = s->out, columns = depth;
+    /* Samples and output channels are never shared. A single product is divided along its longer side: the shorter
+     * one's factor is then read by all. */
+    bool by_rows = several || rows >= columns;
+    return gp_cpu_product_divide(by_rows, GP_PRODUCT_UNIT, by_rows ? rows : columns, threads);
+}
+
+/* ---- what it costs ----------------------------------------------------------------------------------------------- */
 
 gp_conv_work gp_conv_work_of(const gp_conv_shape *s, gp_op_kind kind, gp_conv_method method) {
     double weights = (double)gp_conv_depth(s) * (double)s->out * sizeof(float);
@@ -91,15 +123,15 @@ gp_conv_work gp_conv_work_of(const gp_conv_shape *s, gp_op_kind kind, gp_conv_me
         if (!gradient) work.flops = gp_conv_visible_flops(s);
         work.weights = gradient ? (double)s->n * weights : seen / 2 / (double)places_of(s) * sizeof(float);
     } else if (method == GP_CONV_GATHERED) {
-        int64_t samples = gp_conv_gathered_samples(s);
         work.moved = (double)gp_conv_gathered_bytes(s, s->n);
-        int64_t products = (s->n + samples - 1) / samples;
-        work.products = (double)products;
+        work.products = (double)gp_conv_gathered_products(s);
         work.weights *= work.products;
     } else if (method == GP_CONV_PLACES) {
         /* Each product reads its part of the weights, and reads and writes its result. */
         double lines = lines_of(s);
         work = (gp_conv_work){seen, seen / 2 / (double)s->n * sizeof(float), 0, lines};
+        if (kind == GP_OP_CONV_BACKWARD_DATA && gp_conv_by_channels(s))
+            work.products = seen / 2 / (double)s->n / (double)(s->in * s->out);
         if (kind == GP_OP_CONV_BACKWARD_WEIGHTS)
             work.moved = work.weights + weights;
         else
@@ -128,6 +160,8 @@ static const gp_conv_row *find_row(gp_conv_isa isa, uint32_t threads, gp_conv_me
 
 double gp_conv_expected(const gp_conv_shape *shape, gp_op_kind kind, gp_conv_method method, gp_conv_isa isa,
                         uint32_t threads) {
+    /* Threads that have no part of the products are none. */
+    if (method != GP_CONV_DIRECT && gp_conv_divide(shape, kind, method, (int)threads).parts == 1) threads = 1;
     const gp_conv_row *row = find_row(isa, threads, method, kind);
     gp_conv_work work = gp_conv_work_of(shape, kind, method);
     if (!row) return method == GP_CONV_DIRECT ? 0 : INFINITY;
@@ -142,21 +176,32 @@ typedef struct best {
     double cost;
 } best;
 
-/* With the weights in one of the two formats. A method that wants the other one has a reorder before it, or after it.
+/* The format of the weights, as the methods are compared. */
+typedef struct weights_at {
+    bool by_taps;
+    bool given; /* the op has no other choice: a method that wants the other format has a reorder */
+} weights_at;
+
+/* What a method takes with the weights there, or INFINITY. Of formats that may be chosen, the weights have what all
+ * three ops agree on; a gradient has what its method writes, and is reordered to the master's if that is another one.
  */
-static best find_best(const gp_conv_shape *shape, gp_op_kind kind, bool by_taps, bool stays, gp_conv_isa isa,
-                      uint32_t threads) {
+static double cost_of(const gp_conv_shape *shape, gp_op_kind kind, gp_conv_method method, weights_at weights,
+                      gp_conv_isa isa, uint32_t threads) {
     double bytes = (double)gp_conv_depth(shape) * (double)shape->out * sizeof(float);
-    double reorder = 2e-6 * bytes / GP_CONV_REORDER;
+    bool product = method != GP_CONV_DIRECT, gradient = kind == GP_OP_CONV_BACKWARD_WEIGHTS;
+    if (!gp_conv_is_possible(shape, method)) return INFINITY;
+    if (product && !gradient && !weights.by_taps && !weights.given) return INFINITY;
+    bool always = gradient && !weights.by_taps && !weights.given; /* oneDNN's formats of both need not be the same */
+    double reorder = always || product != weights.by_taps ? 2e-6 * bytes / GP_CONV_REORDER : 0;
+    return gp_conv_expected(shape, kind, method, isa, threads) + reorder;
+}
+
+static best find_best(const gp_conv_shape *shape, gp_op_kind kind, weights_at weights, gp_conv_isa isa,
+                      uint32_t threads) {
     best found = {GP_CONV_DIRECT, INFINITY};
     for (int m = 0; m < GP_CONV_METHODS; m++) {
-        gp_conv_method method = (gp_conv_method)m;
-        if (!gp_conv_is_possible(shape, method)) continue;
-        double cost = gp_conv_expected(shape, kind, method, isa, threads);
-        /* A gradient in oneDNN's own format is reordered to the master's in any case, unless it must stay there. */
-        bool always = kind == GP_OP_CONV_BACKWARD_WEIGHTS && !by_taps && !stays;
-        if (always || (method != GP_CONV_DIRECT) != by_taps) cost += reorder;
-        if (cost < found.cost) found = (best){method, cost};
+        double cost = cost_of(shape, kind, (gp_conv_method)m, weights, isa, threads);
+        if (cost < found.cost) found = (best){(gp_conv_method)m, cost};
     }
     return found;
 }
@@ -164,18 +209,17 @@ static best find_best(const gp_conv_shape *shape, gp_op_kind kind, bool by_taps,
 static double all_three(const gp_conv_shape *shape, bool by_taps, gp_conv_isa isa, uint32_t threads) {
     static const gp_op_kind kinds[] = {GP_OP_CONV_FORWARD, GP_OP_CONV_BACKWARD_DATA, GP_OP_CONV_BACKWARD_WEIGHTS};
     double sum = 0;
-    for (int i = 0; i < 3; i++) sum += find_best(shape, kinds[i], by_taps, false, isa, threads).cost;
+    for (int i = 0; i < 3; i++) sum += find_best(shape, kinds[i], (weights_at){by_taps, false}, isa, threads).cost;
     return sum;
 }
 
 gp_conv_choice gp_conv_choose(const gp_op_desc *desc, gp_conv_weights weights, gp_conv_isa isa) {
     gp_conv_shape shape = gp_conv_shape_of(desc);
-    bool by_taps = weights == GP_CONV_WEIGHTS_BY_TAPS;
-    if (weights == GP_CONV_WEIGHTS_ANY)
-        by_taps = all_three(&shape, true, isa, desc->threads) < all_three(&shape, false, isa, desc->threads);
-    gp_conv_method method =
-        find_best(&shape, desc->kind, by_taps, weights == GP_CONV_WEIGHTS_OTHER, isa, desc->threads).method;
+    weights_at at = {weights == GP_CONV_WEIGHTS_BY_TAPS, weights != GP_CONV_WEIGHTS_ANY};
+    if (!at.given)
+        at.by_taps = all_three(&shape, true, isa, desc->threads) < all_three(&shape, false, isa, desc->threads);
+    gp_conv_method method = find_best(&shape, desc->kind, at, isa, desc->threads).method;
     /* The gradient lies as the method writes it; the weights lie alike for all three ops. */
-    if (desc->kind == GP_OP_CONV_BACKWARD_WEIGHTS) by_taps = method != GP_CONV_DIRECT;
+    bool by_taps = desc->kind == GP_OP_CONV_BACKWARD_WEIGHTS ? method != GP_CONV_DIRECT : at.by_taps;
     return (gp_conv_choice){method, by_taps};
 }

@@ -9,6 +9,7 @@
 #define GP_DEVICE_CPU_CPU_CONV_CHOICE_H
 
 #include "device/cpu/cpu_conv_shape.h"
+#include "device/cpu/cpu_product.h"
 
 typedef enum gp_conv_method {
     GP_CONV_DIRECT,  /* oneDNN's convolution */
@@ -22,12 +23,23 @@ const char *gp_conv_method_name(gp_conv_method method);
 
 /* Limits: products of an op; of GP_CONV_PLACES places of the input, or taps; of GP_CONV_GATHERED bytes of rows. */
 enum { GP_CONV_MOST_PRODUCTS = 48, GP_CONV_MOST_TARGETS = 256, GP_CONV_MOST_GATHERED = 16 << 20 };
+/* Of products of single taps. */
+enum { GP_CONV_MOST_TAPS = 4 * GP_CONV_MOST_PRODUCTS };
 /* Whether a method can compute it at all. */
 bool gp_conv_is_possible(const gp_conv_shape *shape, gp_conv_method method);
 
-/* Samples whose rows are gathered at once, and their bytes: as many as the cache holds. */
+/* Products of GP_CONV_GATHERED: the rows of each are about as many as the cache holds. Their samples differ by one at
+ * most: product i has those from n·i/products on. */
+int64_t gp_conv_gathered_products(const gp_conv_shape *shape);
+/* The most samples of one of them; bytes of the rows of samples (SIZE_MAX: more than fit). */
 int64_t gp_conv_gathered_samples(const gp_conv_shape *shape);
 size_t gp_conv_gathered_bytes(const gp_conv_shape *shape, int64_t samples);
+
+/* Whether backward-data by places has a product for each tap, not for each row of the kernel: of few samples the input
+ * channels are shared out among threads. */
+bool gp_conv_by_channels(const gp_conv_shape *shape);
+/* How a method other than direct shares out its products among threads. */
+gp_division gp_conv_divide(const gp_conv_shape *shape, gp_op_kind kind, gp_conv_method method, int threads);
 
 /* Of the weights, or their gradient: the format that the descriptor gives. */
 typedef enum gp_conv_weights {
@@ -58,7 +70,7 @@ const char *gp_conv_choice_version(void);
  */
 
 /* Raise it with each change of the table, or of what cpu_conv_choice.c makes of it: snapshots and profiles have it. */
-enum { GP_CONV_TABLE_VERSION = 1 };
+enum { GP_CONV_TABLE_VERSION = 3 };
 
 /* GB/s at which a thread reorders weights. */
 #define GP_CONV_REORDER 4.0

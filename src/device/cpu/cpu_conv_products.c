@@ -15,8 +15,7 @@ typedef struct gp_conv_products {
     gp_cpu_products *products;
     int count;
     bool gathers, scatters, zeroes;
-    int64_t samples; /* that are gathered at once: for one product */
-    int zeroed;      /* block */
+    int zeroed; /* block */
     int64_t zeroed_count;
     size_t rows, scratchpad; /* places in the workspace */
 } gp_conv_products;
@@ -35,7 +34,7 @@ typedef struct listing {
     gp_op_kind kind;
     int weights; /* block */
     bool biased, accumulates;
-    gp_product product[GP_CONV_MOST_PRODUCTS];
+    gp_product product[GP_CONV_MOST_TAPS];
     int count;
     bool zeroes; /* some product writes over a place that has, and one that has not been written */
     bool written[GP_CONV_MOST_TARGETS]; /* places of the input, or taps */
@@ -91,12 +90,20 @@ static void list_line(listing *l, int64_t oy, int64_t ox, int64_t k, gp_taps tap
         *p = (gp_product){out, run, n, matrix(Y, y.first, 1, places * out), x, w, write_targets(l, tap, seen), false};
 }
 
+static void list_row(listing *l, int64_t oy, int64_t ox, int64_t k, gp_taps taps, bool first) {
+    if (l->kind != GP_OP_CONV_BACKWARD_DATA || !gp_conv_by_channels(&l->shape)) {
+        list_line(l, oy, ox, k, taps, first);
+        return;
+    }
+    for (int64_t tap = taps.begin; tap < taps.end; tap++) list_line(l, oy, ox, k, (gp_taps){tap, tap + 1}, first);
+}
+
 static void list_places(listing *l) {
     const gp_conv_shape *s = &l->shape;
     for (int64_t oy = 0; oy < s->outputs[0]; oy++) {
         for (int64_t ox = 0; ox < s->outputs[1]; ox++) {
             gp_taps down = gp_conv_taps(s, 0, oy), right = gp_conv_taps(s, 1, ox);
-            for (int64_t k = down.begin; k < down.end; k++) list_line(l, oy, ox, k, right, k == down.begin);
+            for (int64_t k = down.begin; k < down.end; k++) list_row(l, oy, ox, k, right, k == down.begin);
         }
     }
     if (l->kind == GP_OP_CONV_FORWARD) return;
@@ -117,19 +124,11 @@ static void list_products(listing *l, gp_conv_method method, gp_conv_products *i
         its->zeroed_count = its->zeroed == X ? s->n * s->size[0] * s->size[1] * s->in : gp_conv_depth(s) * s->out;
         return;
     }
-    its->samples = method == GP_CONV_PRODUCT ? s->n : gp_conv_gathered_samples(s);
-    for (int64_t begin = 0; begin < s->n; begin += its->samples)
-        list_samples(l, method == GP_CONV_PRODUCT ? X : ROWS, begin,
-                     begin + its->samples < s->n ? begin + its->samples : s->n);
+    int64_t count = method == GP_CONV_PRODUCT ? 1 : gp_conv_gathered_products(s);
+    for (int64_t i = 0; i < count; i++)
+        list_samples(l, method == GP_CONV_PRODUCT ? X : ROWS, s->n * i / count, s->n * (i + 1) / count);
     its->scatters = method == GP_CONV_GATHERED && l->kind == GP_OP_CONV_BACKWARD_DATA;
     its->gathers = method == GP_CONV_GATHERED && !its->scatters;
-}
-
-/* Several products write the same place in their order where the thread is the same: samples and output channels are
- * never shared. A single product is divided along its longer side: the shorter one's factor is then read by all. */
-static bool divide_by_rows(const listing *l) {
-    const gp_product *p = &l->product[0];
-    return (l->count > 1 && l->kind != GP_OP_CONV_FORWARD) || p->m >= p->n;
 }
 
 gp_status gp_conv_products_plan(gp_prepared *prepared, gp_onednn_plan *plan, gp_error *err) {
@@ -146,12 +145,12 @@ gp_status gp_conv_products_plan(gp_prepared *prepared, gp_onednn_plan *plan, gp_
     list_products(l, plan->method, its);
     its->count = l->count;
     size_t scratchpad = 0;
-    dnnl_status_t status = gp_cpu_products_create(l->product, l->count, divide_by_rows(l), (int)desc->threads,
-                                                  &its->products, &scratchpad);
+    gp_division division = gp_conv_divide(&its->shape, desc->kind, plan->method, (int)desc->threads);
+    dnnl_status_t status = gp_cpu_products_create(l->product, l->count, division, &its->products, &scratchpad);
     free(l);
     if (status != dnnl_success) return gp_onednn_refused(err, desc, "the products", status);
     if (its->gathers || its->scatters)
-        its->rows = gp_op_book(prepared, gp_conv_gathered_bytes(&its->shape, its->samples));
+        its->rows = gp_op_book(prepared, gp_conv_gathered_bytes(&its->shape, gp_conv_gathered_samples(&its->shape)));
     its->scratchpad = gp_op_book(prepared, scratchpad);
     return GP_OK;
 }
@@ -173,24 +172,18 @@ size_t gp_conv_products_bound_bytes(const gp_conv_products *products) {
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-/* Of the samples of product `i`. */
-static gp_conv_shape shape_of(const gp_conv_products *its, int i) {
-    gp_conv_shape shape = its->shape;
-    int64_t rest = shape.n - i * its->samples;
-    shape.n = rest < its->samples ? rest : its->samples;
-    return shape;
-}
-
 static dnnl_status_t run_gathered(const gp_conv_products *its, gp_cpu_bound_products *bound, gp_cpu_pool *pool,
                                   float *const *block, float *bias, char *scratchpad) {
-    int64_t pictures = its->samples * its->shape.size[0] * its->shape.size[1] * its->shape.in;
+    gp_conv_shape shape = its->shape; /* of the samples of one product */
+    int64_t n = shape.n, picture = shape.size[0] * shape.size[1] * shape.in;
     dnnl_status_t status = dnnl_success;
-    for (int i = 0; i * its->samples < its->shape.n && status == dnnl_success; i++) {
-        gp_conv_shape shape = shape_of(its, i);
-        if (its->gathers) gp_conv_gather(pool, &shape, block[X] + i * pictures, block[ROWS]);
+    for (int i = 0; i < its->count && status == dnnl_success; i++) {
+        int64_t begin = n * i / its->count;
+        float *pictures = block[X] + begin * picture;
+        shape.n = n * (i + 1) / its->count - begin;
+        if (its->gathers) gp_conv_gather(pool, &shape, pictures, block[ROWS]);
         status = gp_cpu_products_run(its->products, i, 1, bound, pool, block, bias, scratchpad);
-        if (status == dnnl_success && its->scatters)
-            gp_conv_scatter(pool, &shape, block[ROWS], block[X] + i * pictures);
+        if (status == dnnl_success && its->scatters) gp_conv_scatter(pool, &shape, block[ROWS], pictures);
     }
     return status;
 }

@@ -47,9 +47,22 @@ double gp_conv_flops(const gp_conv_shape *shape) {
     return 2.0 * (double)gp_conv_rows(shape) * (double)gp_conv_depth(shape) * (double)shape->out;
 }
 
-/* Tap and place, added up along one side. */
+/* Places of the output, along side d, at which tap k sees the input. */
+static int64_t places_seen(const gp_conv_shape *shape, int d, int64_t k) {
+    int64_t step = shape->stride[d], first = k * shape->dilation[d] - shape->pad[d]; /* what place 0 sees */
+    int64_t begin = first < 0 ? (-first + step - 1) / step : 0, end = 0;
+    if (first < shape->size[d]) end = (shape->size[d] - 1 - first) / step + 1;
+    if (end > shape->outputs[d]) end = shape->outputs[d];
+    return end > begin ? end - begin : 0;
+}
+
+/* Pairs of a tap and a place, along one side. The shorter list of the two is walked: either may be long. */
 static double visible(const gp_conv_shape *shape, int d) {
     double sum = 0;
+    if (shape->kernel[d] < shape->outputs[d]) {
+        for (int64_t k = 0; k < shape->kernel[d]; k++) sum += (double)places_seen(shape, d, k);
+        return sum;
+    }
     for (int64_t place = 0; place < shape->outputs[d]; place++) {
         gp_taps taps = gp_conv_taps(shape, d, place);
         sum += (double)(taps.end - taps.begin);

@@ -248,20 +248,34 @@ static gp_status conv_plan(gp_prepared *prepared, gp_onednn_plan *plan, gp_conv_
     return products_plan(prepared, plan, &weight, format, err);
 }
 
+/* Where it fails, `prepared` is as it was. */
 static gp_status conv_make(gp_prepared *prepared, gp_conv_choice choice, gp_error *err) {
     gp_onednn_plan *plan = NULL;
+    size_t workspace = prepared->workspace;
     GP_RETURN_IF_FAILED(gp_onednn_plan_start(prepared, &plan, err));
     gp_status status = conv_plan(prepared, plan, choice, err);
-    if (status != GP_OK) gp_cpu_onednn_release(prepared);
+    if (status == GP_OK) return GP_OK;
+    gp_cpu_onednn_release(prepared);
+    prepared->workspace = workspace;
     return status;
 }
 
+/* If oneDNN refuses the products, its own convolution takes their place. The weights lie where the other ops want them.
+ */
 gp_status gp_cpu_conv_prepare(gp_prepared *prepared, gp_error *err) {
     const gp_op_desc *desc = &prepared->desc;
     const gp_tensor *w = &desc->operand[role_of(desc->kind, GP_NAME_W, GP_NAME_DW).operand];
     gp_conv_weights weights;
+    gp_error refused = {0};
     GP_RETURN_IF_FAILED(classify(desc, w, &weights, err));
-    return conv_make(prepared, gp_conv_choose(desc, weights, gp_conv_isa_now()), err);
+    gp_conv_choice choice = gp_conv_choose(desc, weights, gp_conv_isa_now());
+    if (choice.method == GP_CONV_DIRECT) return conv_make(prepared, choice, err);
+    gp_status status = conv_make(prepared, choice, &refused);
+    if (status == GP_OK) return GP_OK;
+    if (status != GP_UNSUPPORTED) return gp_fail(err, status, "%s", refused.text);
+    choice.method = GP_CONV_DIRECT;
+    if (desc->kind == GP_OP_CONV_BACKWARD_WEIGHTS) choice.by_taps = false; /* the gradient lies as oneDNN writes it */
+    return conv_make(prepared, choice, err);
 }
 
 gp_status gp_cpu_conv_prepare_as(gp_prepared *prepared, gp_conv_method method, gp_error *err) {

@@ -1,5 +1,6 @@
 #include "device/cpu/cpu_product.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,9 +9,6 @@
 
 /* libgomp's; clang has no omp.h for it. */
 extern void omp_set_num_threads(int threads);
-
-/* Rows or columns go to threads in units of so many: a line of the cache, and a multiple of oneDNN's kernels. */
-enum { UNIT = 16 };
 
 enum { A, B, C, BIAS, SCRATCHPAD, ROLES };
 static const int slots[ROLES] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS, DNNL_ARG_SCRATCHPAD};
@@ -33,9 +31,14 @@ struct gp_cpu_products {
     part *part; /* [product][parts] */
     kernel *kernel;
     int count, parts, kernels;
-    bool by_rows;
+    gp_division division;
     size_t scratchpad; /* of one part */
 };
+
+gp_division gp_cpu_product_divide(bool by_rows, int64_t unit, int64_t side, int threads) {
+    int64_t units = (side + unit - 1) / unit;
+    return (gp_division){by_rows, unit, units < threads ? (int)units : threads};
+}
 
 /* ---- making ------------------------------------------------------------------------------------------------------ */
 
@@ -103,19 +106,17 @@ static dnnl_status_t find_kernel(gp_cpu_products *its, gp_product shape, int *ou
     return dnnl_success;
 }
 
-static int64_t units_of(const gp_cpu_products *its, const gp_product *p) {
-    return ((its->by_rows ? p->m : p->n) + UNIT - 1) / UNIT;
-}
-
 static dnnl_status_t make_parts(gp_cpu_products *its, int product) {
     const gp_product *whole = &its->product[product];
-    int64_t side = its->by_rows ? whole->m : whole->n, units = units_of(its, whole);
+    bool by_rows = its->division.by_rows;
+    int64_t side = by_rows ? whole->m : whole->n, unit = its->division.unit, units = (side + unit - 1) / unit;
+    assert(units >= its->parts);
     dnnl_status_t status = dnnl_success;
     for (int p = 0; p < its->parts && status == dnnl_success; p++) {
-        int64_t begin = units * p / its->parts * UNIT, end = units * (p + 1) / its->parts * UNIT;
+        int64_t begin = units * p / its->parts * unit, end = units * (p + 1) / its->parts * unit;
         if (end > side) end = side;
         gp_product shape = *whole;
-        *(its->by_rows ? &shape.m : &shape.n) = end - begin;
+        *(by_rows ? &shape.m : &shape.n) = end - begin;
         part *made = &its->part[product * its->parts + p];
         made->skipped = begin;
         status = find_kernel(its, shape, &made->kernel);
@@ -123,15 +124,11 @@ static dnnl_status_t make_parts(gp_cpu_products *its, int product) {
     return status;
 }
 
-dnnl_status_t gp_cpu_products_create(const gp_product *products, int count, bool by_rows, int threads,
-                                     gp_cpu_products **out, size_t *scratchpad) {
+dnnl_status_t gp_cpu_products_create(const gp_product *products, int count, gp_division division, gp_cpu_products **out,
+                                     size_t *scratchpad) {
     gp_cpu_products *its = calloc(1, sizeof *its);
     if (!its) return dnnl_out_of_memory;
-    *its = (gp_cpu_products){.count = count, .parts = threads, .by_rows = by_rows};
-    for (int i = 0; i < count; i++) {
-        int64_t units = units_of(its, &products[i]);
-        if (units < its->parts) its->parts = (int)units;
-    }
+    *its = (gp_cpu_products){.count = count, .parts = division.parts, .division = division};
     its->product = calloc((size_t)count, sizeof *its->product);
     its->part = calloc((size_t)count * (size_t)its->parts, sizeof *its->part);
     its->kernel = calloc((size_t)count * (size_t)its->parts, sizeof *its->kernel);
@@ -252,7 +249,7 @@ typedef struct running {
 } running;
 
 static void *address(const running *run, const gp_product *whole, int64_t skipped, int part_number, int role) {
-    bool by_rows = run->products->by_rows;
+    bool by_rows = run->products->division.by_rows;
     int64_t rows = by_rows ? skipped : 0, columns = by_rows ? 0 : skipped;
     switch (role) {
     case A: return run->block[whole->a.block] + whole->a.first + rows * whole->a.stride[0];
