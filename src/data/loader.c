@@ -307,8 +307,8 @@ static void give_back(gp_loader *self, int64_t number) {
     pthread_cond_broadcast(&self->change);
 }
 
-/* A thread that wakes to read ahead must not interrupt a worker or the trainer: the kernel's policy "batch" is for that.
- * A policy that the user chose for the program (chrt) stays. */
+/* A thread that wakes to read ahead must not interrupt a worker or the trainer: the kernel's policy "batch" is for
+ * that. A policy that the user chose for the program (chrt) stays. */
 static void give_way(void) {
     const struct sched_param no_priority = {.sched_priority = 0};
     if (sched_getscheduler(0) == SCHED_OTHER) (void)sched_setscheduler(0, SCHED_BATCH, &no_priority);
