@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "device/cpu/cpu_conv_products.h"
 #include "device/cpu/cpu_onednn_plan.h"
 
 /* libgomp's; clang has no omp.h for it. */
@@ -129,7 +128,7 @@ void gp_cpu_onednn_release(gp_prepared *prepared) {
         if (argument->wanted) dnnl_memory_desc_destroy(argument->wanted);
     }
     step_fini(&plan->main);
-    gp_conv_products_destroy(&plan->products);
+    if (plan->products) plan->destroy_products(&plan->products);
     free(plan);
     prepared->context = NULL;
 }
