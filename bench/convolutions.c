@@ -14,7 +14,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/machine_processors.h"
 #include "base/memory.h"
+#include "base/sync.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/cpu_conv_choice.h"
 #include "device/cpu/cpu_onednn.h"
@@ -318,6 +320,7 @@ int main(int count, char **argument) {
         forced[m] = gp_cpu_kind;
         forced[m].prepare = prepare[m];
     }
+    gp_wait_spin(gp_machine_spin((int)threads)); /* as in a run */
     must(gp_op_cache_create(&cache, &err), &err);
     must(gp_cpu_kind.open(&spec, &device, &err), &err);
     must(gp_cpu_kind.stream_create(device, false, &stream, &err), &err);

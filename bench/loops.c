@@ -8,7 +8,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/machine_processors.h"
 #include "base/memory.h"
+#include "base/sync.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/cpu_loops.h"
 #include "device/device.h"
@@ -90,7 +92,10 @@ static const row rows[] = {
     {"average pool 2x2 gradient", GP_OP_AVG_POOL_BACKWARD, FORM_POOL, UNET, 2, 2, false},
     {"mean pool", GP_OP_MEAN_POOL_FORWARD, FORM_MEAN, {16, 7, 7, 2048}, 0, 0, false},
     {"mean pool gradient", GP_OP_MEAN_POOL_BACKWARD, FORM_MEAN, {16, 7, 7, 2048}, 0, 0, false},
+    {"upsample 2x2", GP_OP_UPSAMPLE_FORWARD, FORM_UPSAMPLE, {8, 48, 48, 16}, 0, 0, false},
+    {"upsample 2x2", GP_OP_UPSAMPLE_FORWARD, FORM_UPSAMPLE, {8, 24, 24, 32}, 0, 0, false},
     {"upsample 2x2", GP_OP_UPSAMPLE_FORWARD, FORM_UPSAMPLE, {8, 48, 48, 64}, 0, 0, false},
+    {"upsample 2x2", GP_OP_UPSAMPLE_FORWARD, FORM_UPSAMPLE, {8, 6, 6, 128}, 0, 0, false},
     {"upsample 2x2 gradient", GP_OP_UPSAMPLE_BACKWARD, FORM_UPSAMPLE, {8, 48, 48, 64}, 0, 0, false},
     {"relu", GP_OP_RELU_FORWARD, FORM_ALIKE, SMALL, 0, 0, false},
     {"relu", GP_OP_RELU_FORWARD, FORM_ALIKE, LARGE, 0, 0, false},
@@ -104,7 +109,9 @@ static const row rows[] = {
     {"add", GP_OP_ADD, FORM_ALIKE, SMALL, 0, 0, false},
     {"add", GP_OP_ADD, FORM_ALIKE, LARGE, 0, 0, false},
     {"copy", GP_OP_COPY, FORM_ALIKE, LARGE, 0, 0, false},
+    {"copy into wider rows (concat)", GP_OP_COPY, FORM_SLICE, {8, 96, 96, 16}, 0, 0, false},
     {"copy into wider rows (concat)", GP_OP_COPY, FORM_SLICE, UNET, 0, 0, false},
+    {"copy into wider rows (concat)", GP_OP_COPY, FORM_SLICE, {8, 12, 12, 128}, 0, 0, false},
     {"fill", GP_OP_FILL, FORM_ALIKE, LARGE, 0, 0, false},
     {"flatten", GP_OP_FLATTEN, FORM_FLAT, {64, 7, 7, 32}, 0, 0, false},
     {"flatten", GP_OP_FLATTEN, FORM_FLAT, {64, 14, 14, 256}, 0, 0, false},
@@ -400,6 +407,7 @@ int main(int count, char **words) {
     bench b[THREADS];
     const char *word = count > 1 ? words[1] : "";
     if (count > 2) seconds_each = atof(words[2]);
+    gp_wait_spin(gp_machine_spin(THREADS)); /* as in a run */
     for (int t = 0; t < THREADS; t++) open_bench(&b[t], t + 1);
     printf("%-32s %-16s %7s %9s %6s %5s | two threads\n", "op", "shape", "MB", "us", "GB/s", "share");
     for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++)

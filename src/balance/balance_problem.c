@@ -159,7 +159,7 @@ static int64_t largest(int64_t a, int64_t b) {
 }
 
 /* A stage of its own keeps each value that it gives away; as a part of a stage a layer keeps those that some backward
- * pass reads. read: of each node's output. */
+ * pass reads. read: of each node's output. Its worker has no other stage. */
 static void read_stage(const gp_plan *plan, int s, int micro_batches, int64_t samples, const bool *read,
                        gp_cut_bytes *out) {
     const gp_stage_plan *stage = &plan->stage[s];
@@ -174,7 +174,7 @@ static void read_stage(const gp_plan *plan, int s, int micro_batches, int64_t sa
     }
     out->fixed = largest(out->fixed, fixed);
     out->saved = largest(out->saved, saved);
-    out->transient = largest(out->transient, (int64_t)gp_stage_plan_running(stage));
+    out->transient = largest(out->transient, (int64_t)(plan->arena[stage->worker] - stage->bytes));
 }
 
 static gp_status plan_layers(const gp_plan_request *request, int worker, int64_t samples, gp_plan **out,

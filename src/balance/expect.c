@@ -47,9 +47,12 @@ void gp_durations_fini(gp_durations *durations) {
     durations->stage = NULL;
 }
 
+/* The profile has one time for all that is done once per mini-batch: the loss's total, norms, clipping, statistics and
+ * updates. Here the step has all of it. If the backward updates the parameters, the backward has all of it, since the
+ * updates take most: one worker has both, so the length of the step is the same. */
 static double profiled_seconds(const gp_durations *d, const gp_instr *instr) {
     const double *stage = d->stage[instr->stage];
-    bool consumes = d->plan->stage[instr->stage].consumes; /* updates are in the backward */
+    bool consumes = d->plan->stage[instr->stage].consumes;
     double share = (double)gp_mini_samples(d->mini, instr->micro) / (double)d->profile->identity.samples;
     switch (instr->op) {
     case GP_INSTR_FORWARD: return share * stage[GP_PROFILE_TIME_FORWARD];
@@ -60,7 +63,7 @@ static double profiled_seconds(const gp_durations *d, const gp_instr *instr) {
     case GP_INSTR_BACKWARD_INPUT: return share * stage[GP_PROFILE_TIME_BACKWARD_INPUT];
     case GP_INSTR_BACKWARD_WEIGHT: return share * stage[GP_PROFILE_TIME_BACKWARD_WEIGHT];
     case GP_INSTR_STEP: return consumes ? 0 : stage[GP_PROFILE_TIME_UPDATE];
-    default: return 0; /* norms and clipping are in the update */
+    default: return 0;
     }
 }
 

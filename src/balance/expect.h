@@ -12,10 +12,10 @@
 /* Times of the instructions of one of a plan's mini-batches.
  *
  * With a profile: sums over the layers of the stage, of recomputing those that the stage does compute again; for
- * micro-batches of another size in proportion; loads and copies by latency and bytes. What the profile does not have of
- * copies, and everything without layers' times, is counted at the profile's rates or at assumed ones: computations take
- * the sum of their ops (gp_rates_seconds), loads and copies, at the receiver, latency and bytes. Sends and barriers
- * take nothing. */
+ * micro-batches of another size in proportion, but the update always takes its whole time; loads and copies by latency
+ * and bytes. What the profile does not have of copies, and everything without layers' times, is counted at the
+ * profile's rates or at assumed ones: computations take the sum of their ops (gp_rates_seconds), loads and copies, at
+ * the receiver, latency and bytes. Sends and barriers take nothing. */
 typedef struct gp_durations {
     const gp_plan *plan;
     const gp_mini_plan *mini;

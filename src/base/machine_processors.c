@@ -5,6 +5,8 @@
 
 #include "base/cgroup.h"
 
+enum { SPIN = 2000 }; /* microseconds: docs/cpu-threads.md */
+
 int gp_machine_processors(void) {
     cpu_set_t set;
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
@@ -62,15 +64,28 @@ static int put_in_order(const char *root, const cpu_set_t *allowed, int order[CP
     return count;
 }
 
+/* No more than the quota. */
+static int at_most_quota(const char *root, int processors) {
+    size_t quota = gp_cgroup_least(root, "cpu", quota_of_v1, quota_of_v2);
+    return quota < (size_t)processors ? (int)quota : processors;
+}
+
 bool gp_processors_divide(const char *root, const cpu_set_t *allowed, const int *threads, int count, cpu_set_t *share) {
     int order[CPU_SETSIZE], next = 0;
-    int there = put_in_order(root, allowed, order);
-    size_t quota = gp_cgroup_least(root, "cpu", quota_of_v1, quota_of_v2);
-    if (quota < (size_t)there) there = (int)quota;
+    int there = at_most_quota(root, put_in_order(root, allowed, order));
     for (int i = 0; i < count; i++) {
         CPU_ZERO(&share[i]);
         if (threads[i] > there - next) return false;
         for (int t = 0; t < threads[i]; t++) CPU_SET((size_t)order[next++], &share[i]);
     }
     return true;
+}
+
+uint32_t gp_processors_spin(const char *root, const cpu_set_t *allowed, int threads) {
+    return threads <= at_most_quota(root, CPU_COUNT(allowed)) ? SPIN : 0;
+}
+
+uint32_t gp_machine_spin(int threads) {
+    cpu_set_t allowed;
+    return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? gp_processors_spin("", &allowed, threads) : 0;
 }

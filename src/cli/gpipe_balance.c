@@ -77,7 +77,7 @@ static gp_status run(const gp_balance_options *options, gp_error *err) {
                                                 .seconds = options->seconds,
                                                 .processors = options->processors,
                                                 .notice = options->quiet ? NULL : stderr};
-    GP_RETURN_IF_FAILED(gp_session_open_for(&config, &session_options, &session, err));
+    GP_RETURN_IF_FAILED(gp_session_open(&config, &session_options, &session, err));
     status = balance(session, options, err);
     gp_session_close(&session);
     return status;

@@ -174,7 +174,7 @@ static gp_status predict(const gp_options *options, gp_error *err) {
                     "--weights",
                     weights, strerror(ENOENT));
     if (status == GP_OK)
-        status = gp_session_open_for(&config, &(gp_session_options){.weights = weights}, &session, err);
+        status = gp_session_open(&config, &(gp_session_options){.weights = weights}, &session, err);
     else
         gp_config_destroy(&config);
     if (status == GP_OK) status = gp_session_check_machine(session, err);
@@ -210,7 +210,7 @@ static gp_status open_session(run *r, gp_error *err) {
                                                                                          : stdout,
                                                 .processors = options->processors,
                                                 .trace = &options->trace};
-    return gp_session_open_for(&r->config, &session_options, &r->session, err);
+    return gp_session_open(&r->config, &session_options, &r->session, err);
 }
 
 /* The folder is locked before its snapshot is read: the run goes on with the configuration that the snapshot names. */

@@ -1,7 +1,8 @@
-/* Packs buffers that live for a while into as few bytes as it can: buffers whose lifetimes meet get stretches apart.
+/* Packs buffers with lifetimes into few bytes: two buffers may have the same bytes if one ends before the other begins.
  *
- * Lifetimes are in numbers of ops. Buffers may come in any order; from large to small packs best (greedy by size,
- * Pisarchyk and Lee, 2001.03288). Pure; a packing belongs to one thread. */
+ * A lifetime is from one op to another, by their numbers. The caller places one buffer after the other. It takes fewest
+ * bytes to place the largest first (greedy by size, Pisarchyk and Lee, 2001.03288). Pure; a packing belongs to one
+ * thread. */
 #ifndef GP_COMPILE_PACK_H
 #define GP_COMPILE_PACK_H
 
@@ -25,10 +26,10 @@ typedef struct gp_packing {
 } gp_packing;
 
 void gp_packing_fini(gp_packing *packing);
-/* Takes a stretch that has its place already; such ones may lie over one another. */
+/* Takes a stretch that has its place already. Such stretches may overlap. */
 GP_MUST_USE gp_status gp_packing_take(gp_packing *packing, gp_packed stretch, gp_error *err);
-/* Gives `stretch` an offset: the smallest gap that is free from `first` to `last`, and that ends before `limit`. Then
- * takes it. *placed is false, and nothing is taken, if there is no such gap. */
+/* Gives `stretch` an offset and takes it: in the smallest gap that is free from `first` to `last`, else after the last
+ * stretch of that time. *placed is false, and nothing is taken, if it would end after `limit`. */
 GP_MUST_USE gp_status gp_packing_place(gp_packing *packing, size_t limit, gp_packed *stretch, bool *placed,
                                        gp_error *err);
 

@@ -110,16 +110,17 @@ static void share_storage(builder *b) {
 /* ---- places ------------------------------------------------------------------------------------------------------ */
 
 /* What needs a place: a thing, or (−1) the workspace of op `first`. */
-typedef struct homeless {
+typedef struct unplaced {
     int thing;
     gp_packed stretch;
-} homeless;
+} unplaced;
 
 typedef struct placer {
     builder *b;
-    const gp_spare *spare;
+    bool unshared;
+    const gp_spare *spare; /* NULL: there is none, or nothing shares */
     gp_packing saved, transient;
-    homeless *items;
+    unplaced *items;
     size_t count, capacity;
     gp_address *workspace; /* [op of the list] */
 } placer;
@@ -132,24 +133,24 @@ static size_t workspace_of(const gp_staged_op *op) {
     return gp_align_up(most, GP_ALIGNMENT);
 }
 
-static gp_status add_homeless(placer *p, int thing, size_t bytes, int64_t first, int64_t last, gp_error *err) {
+static gp_status add_unplaced(placer *p, int thing, size_t bytes, int64_t first, int64_t last, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_GROW(&p->items, &p->capacity, p->count + 1, err));
-    if (p->spare && p->spare->apart) last = INT64_MAX - 1;
-    p->items[p->count++] = (homeless){thing, {.bytes = bytes, .first = first, .last = last}};
+    if (p->unshared) last = INT64_MAX; /* no gap is free again */
+    p->items[p->count++] = (unplaced){thing, {.bytes = bytes, .first = first, .last = last}};
     return GP_OK;
 }
 
-static gp_status list_homeless(placer *p, gp_error *err) {
+static gp_status list_unplaced(placer *p, gp_error *err) {
     const builder *b = p->b;
     for (size_t t = 0; t < b->thing_count; t++) {
         const life *its = &b->lives[t];
         if (its->root != (int)t || its->first == NEVER || b->things[t].at.area != GP_AREA_NONE) continue;
         GP_RETURN_IF_FAILED(
-            add_homeless(p, (int)t, gp_align_up(b->things[t].bytes, GP_ALIGNMENT), its->first, its->last, err));
+            add_unplaced(p, (int)t, gp_align_up(b->things[t].bytes, GP_ALIGNMENT), its->first, its->last, err));
     }
     for (size_t o = 0; o < b->list->count; o++) {
         size_t bytes = runs(b, o) ? workspace_of(&b->list->items[o]) : 0;
-        if (bytes > 0) GP_RETURN_IF_FAILED(add_homeless(p, -1, bytes, (int64_t)o, (int64_t)o, err));
+        if (bytes > 0) GP_RETURN_IF_FAILED(add_unplaced(p, -1, bytes, (int64_t)o, (int64_t)o, err));
     }
     return GP_OK;
 }
@@ -174,13 +175,13 @@ static gp_status take_saved(placer *p, gp_error *err) {
 
 /* From large to small; of equal ones the first comes first. */
 static int by_size(const void *a, const void *b) {
-    const homeless *x = a, *y = b;
+    const unplaced *x = a, *y = b;
     if (x->stretch.bytes != y->stretch.bytes) return x->stretch.bytes > y->stretch.bytes ? -1 : 1;
     if (x->stretch.first != y->stretch.first) return x->stretch.first < y->stretch.first ? -1 : 1;
     return x->thing - y->thing;
 }
 
-static gp_status place_one(placer *p, homeless *it, gp_error *err) {
+static gp_status place_one(placer *p, unplaced *it, gp_error *err) {
     gp_address at = {GP_AREA_SAVED, 0, 0};
     bool placed = false;
     if (p->spare) GP_RETURN_IF_FAILED(gp_packing_place(&p->saved, p->spare->bytes, &it->stretch, &placed, err));
@@ -215,7 +216,7 @@ static gp_status find_most_alive(const placer *p, size_t *out, gp_error *err) {
 
 static gp_status place_all(placer *p, gp_routine *out, gp_error *err) {
     size_t things = 0;
-    GP_RETURN_IF_FAILED(list_homeless(p, err));
+    GP_RETURN_IF_FAILED(list_unplaced(p, err));
     GP_RETURN_IF_FAILED(find_most_alive(p, &out->alive, err));
     if (p->spare) GP_RETURN_IF_FAILED(take_saved(p, err));
     if (p->count > 0) qsort(p->items, p->count, sizeof *p->items, by_size);
@@ -231,8 +232,9 @@ static gp_status place_all(placer *p, gp_routine *out, gp_error *err) {
 }
 
 /* *workspace: of each op of the list; the caller frees it, after a failure too. */
-static gp_status place(builder *b, const gp_spare *spare, gp_routine *out, gp_address **workspace, gp_error *err) {
-    placer p = {.b = b, .spare = spare};
+static gp_status place(builder *b, bool unshared, const gp_spare *spare, gp_routine *out, gp_address **workspace,
+                       gp_error *err) {
+    placer p = {.b = b, .unshared = unshared, .spare = unshared ? NULL : spare};
     gp_status status = GP_NEW(workspace, b->list->count, err);
     p.workspace = *workspace;
     if (status == GP_OK) status = place_all(&p, out, err);
@@ -270,7 +272,7 @@ static void emit(const builder *b, const gp_address *workspace, gp_routine *out)
 }
 
 gp_status gp_routine_build(const gp_staged_list *list, const bool *run, gp_thing *things, size_t thing_count,
-                           const gp_spare *spare, gp_routine *out, gp_error *err) {
+                           bool unshared, const gp_spare *spare, gp_routine *out, gp_error *err) {
     builder b = {list, run, things, thing_count, NULL};
     gp_routine routine = {0};
     gp_address *workspace = NULL;
@@ -278,7 +280,7 @@ gp_status gp_routine_build(const gp_staged_list *list, const bool *run, gp_thing
     if (status == GP_OK) {
         find_lives(&b);
         share_storage(&b);
-        status = place(&b, spare, &routine, &workspace, err);
+        status = place(&b, unshared, spare, &routine, &workspace, err);
     }
     if (status == GP_OK) status = GP_NEW(&routine.ops, list->count, err);
     if (status == GP_OK) emit(&b, workspace, &routine);

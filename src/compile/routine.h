@@ -1,10 +1,12 @@
 /* Routines: what one instruction makes a device do, as prepared ops with planned addresses.
  *
- * An address is an area of the stage and an offset in it; the areas that have slots (stash, saved, outbox, gradient)
- * stand for slot × stride more, statistics for micro-batch × stride more. gp_routine_build turns a list of ops over
- * things (buffers by number) into a routine: it finds when each thing lives, lets results take the place of what dies
- * with the op that makes them, and packs what is left, workspaces too, into free bytes of the saved frame, then into
- * the transient area.
+ * An address is an area of the stage and an offset in it. The areas that have slots (stash, saved, outbox, gradient)
+ * stand for slot × stride more, statistics for micro-batch × stride more.
+ *
+ * gp_routine_build turns a list of ops over things (buffers by number) into a routine. It finds from which op to which
+ * each thing lives. A result takes the place of an operand that no later op reads, if the op may overwrite it. All
+ * other things without a place are packed (pack.h), workspaces too: into free bytes of the saved frame, else into the
+ * transient area.
  *
  * Owned by the stage's plan; read-only once built, any thread.
  */
@@ -30,7 +32,8 @@ typedef enum gp_area {
     GP_AREA_GRAD,
     GP_AREA_FIXED,     /* parameters and all else that outlives the step; offsets from the stage's start */
     GP_AREA_TRANSIENT, /* lives within one instruction */
-    GP_AREA_EVALUATE,  /* likewise, in evaluations, which save nothing: begins before the transient area */
+    GP_AREA_EVALUATE, /* the transients of an evaluation. It begins at the saved slots of the worker's last stage, since
+                         an evaluation saves nothing, and goes on into the transient area */
     GP_AREAS
 } gp_area;
 
@@ -107,7 +110,7 @@ typedef struct gp_staged_op {
     gp_when when;
     bool once;   /* not repeated by a recompute */
     bool always; /* has an effect that no thing shows */
-    bool weight; /* belongs to the backward for weights, where that is apart */
+    bool weight; /* belongs to the backward for weights, if the backward is split */
     gp_staged_operand operand[GP_MAX_OPERANDS];
     int part_count;
     gp_part part[GP_MAX_PARTS];
@@ -122,19 +125,20 @@ typedef struct gp_staged_list {
 gp_staged_op gp_staged_new(int node);
 GP_MUST_USE gp_status gp_staged_add(gp_staged_list *list, gp_staged_op op, gp_error *err);
 
-/* The saved frame of a routine that may use its bytes for things of its own and for workspaces: before a saved thing is
- * written, and after it was read last. */
+/* The saved frame, for a routine that may use its bytes for other things and for workspaces: before it writes a saved
+ * thing, and after it has read it for the last time. */
 typedef struct gp_spare {
-    bool apart;             /* nothing shares bytes with anything else, neither here nor in the transient area */
-    size_t bytes;           /* of the frame; 0: none may be used */
-    bool written;           /* its things were written before; false: this routine writes them */
-    const gp_packed *taken; /* stretches that are no thing's here, and yet not free; borrowed */
+    size_t bytes;           /* of the frame */
+    bool written;           /* an earlier routine has written its things; false: this routine writes them */
+    const gp_packed *taken; /* more stretches of the frame that are not free; borrowed */
     size_t taken_count;
 } gp_spare;
 
-/* Ops with run[i] (all where run is NULL), in order. things are changed: each that is used gets its place. `spare`:
- * NULL: all places are in the transient area. */
+/* Ops with run[i] (if run is NULL, all), in order. things are changed: each that is used gets its place. `spare` NULL:
+ * all places are in the transient area. `unshared`: each thing and workspace that is packed has bytes of the transient
+ * area to itself; spare is not used. */
 GP_MUST_USE gp_status gp_routine_build(const gp_staged_list *list, const bool *run, gp_thing *things,
-                                       size_t thing_count, const gp_spare *spare, gp_routine *out, gp_error *err);
+                                       size_t thing_count, bool unshared, const gp_spare *spare, gp_routine *out,
+                                       gp_error *err);
 
 #endif

@@ -240,15 +240,14 @@ static gp_status build(const gp_stage_compiler *c, gp_sized *sized, const gp_add
     gp_status status = GP_NEW(&things, c->thing_count, err);
     if (status == GP_OK && has_spare(kind)) status = find_pulled(c, sized, &pulled, err);
     if (status == GP_OK) {
-        bool used = has_spare(kind) && !c->request->apart;
-        const gp_spare spare = {
-            .apart = c->request->apart,
-            .bytes = used ? sized->frame[GP_FRAME_SAVED] : 0,
-            .written = is_backward(kind),
-            .taken = pulled,
-            .taken_count = used && c->request->any_keep && kind != GP_ROUTINE_KEEP ? c->stage->gives.count : 0};
+        const gp_spare spare = {.bytes = sized->frame[GP_FRAME_SAVED],
+                                .written = is_backward(kind),
+                                .taken = pulled,
+                                .taken_count =
+                                    c->request->any_keep && kind != GP_ROUTINE_KEEP ? c->stage->gives.count : 0};
         place_things(c, sized, at, kind, things);
-        status = gp_routine_build(list, run, things, c->thing_count, &spare, &sized->routine[kind], err);
+        status = gp_routine_build(list, run, things, c->thing_count, c->request->unshared,
+                                  has_spare(kind) ? &spare : NULL, &sized->routine[kind], err);
     }
     free(pulled);
     free(things);

@@ -76,6 +76,7 @@ static gp_status list_params(gp_stage_plan *plan, const gp_stage_request *reques
             if (!gp_shape_elements(graph->params[param->param].spec.shape, &elements))
                 return gp_fail(err, GP_INTERNAL, "parameter %s has no size", graph->params[param->param].name);
             param->bytes = (size_t)elements * gp_dtype_size(request->types.master);
+            param->grad = GP_NO_OFFSET;
             param->grad_bytes = param->trained ? param->bytes : 0;
         }
     }
@@ -96,12 +97,12 @@ static bool is_stored(const gp_stage_request *request, const gp_param_plan *para
     return choice->format != param->format && again && choice->work < LITTLE_WORK;
 }
 
-/* The first op that reads a parameter is that of its forward pass: its format is the master's. */
 /* Adam without eps divides 0 by 0 in padding. */
 static bool may_have_padding(const gp_update *update) {
     return update->op != GP_OP_ADAM || (float)update->adam.eps > 0;
 }
 
+/* The first op that reads a parameter is that of its forward pass: its format is the master's. */
 static void apply_choices(gp_stage_plan *plan, const gp_stage_request *request) {
     for (size_t i = 0; i < plan->choice_count; i++) {
         const gp_format_choice *choice = &plan->choices[i];

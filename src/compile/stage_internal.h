@@ -51,6 +51,7 @@ static inline gp_tensor gp_stage_flat_tensor(const gp_stage_request *request, si
 /* NONE: it is not stored in that format. */
 gp_address gp_stage_param_address(const gp_stage_plan *plan, const gp_graph *graph, int node, int index,
                                   gp_format format);
+/* At GP_NO_OFFSET if the gradient does not stay: until the backward gets its updates (stage_consume.c). */
 gp_address gp_stage_grad_address(const gp_stage_plan *plan, const gp_graph *graph, int node, int index);
 gp_address gp_stage_stats_address(const gp_stage_plan *plan, int node, int index, bool all);
 gp_address gp_stage_scalars_address(const gp_stage_plan *plan);

@@ -31,7 +31,7 @@ static gp_status compile_squares(gp_stage_plan *plan, const gp_stage_request *re
     gp_status status = GP_OK;
     for (int i = 0; i < plan->param_count && status == GP_OK; i++)
         if (plan->params[i].trained) status = stage_square(plan, request, &plan->params[i], &list, err);
-    if (status == GP_OK) status = gp_routine_build(&list, NULL, NULL, 0, NULL, &plan->norm, err);
+    if (status == GP_OK) status = gp_routine_build(&list, NULL, NULL, 0, request->unshared, NULL, &plan->norm, err);
     free(list.items);
     return status;
 }
@@ -50,7 +50,7 @@ static gp_status compile_clip(gp_stage_plan *plan, const gp_stage_request *reque
     op.operand[GP_CLIP_TOTAL_SCALARS].fixed = gp_stage_scalars_address(plan);
     gp_status status = gp_stage_prepare_own(plan, request, &desc, &op.prepared, err);
     if (status == GP_OK) status = gp_staged_add(&list, op, err);
-    if (status == GP_OK) status = gp_routine_build(&list, NULL, NULL, 0, NULL, &plan->clip, err);
+    if (status == GP_OK) status = gp_routine_build(&list, NULL, NULL, 0, request->unshared, NULL, &plan->clip, err);
     free(list.items);
     return status;
 }

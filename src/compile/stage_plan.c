@@ -49,11 +49,6 @@ gp_status gp_stage_plan_init(gp_stage_plan *plan, const gp_stage_request *reques
     return GP_OK;
 }
 
-size_t gp_stage_plan_running(const gp_stage_plan *plan) {
-    size_t others = plan->transient + plan->workspace;
-    return plan->evaluation > others ? plan->evaluation : others;
-}
-
 void gp_stage_plan_fini(gp_stage_plan *plan) {
     for (int i = 0; plan->sized && i < plan->sized_count; i++) {
         gp_sized *sized = &plan->sized[i];

@@ -69,6 +69,9 @@ typedef struct gp_working_copy {
     size_t bytes, offset;
 } gp_working_copy;
 
+/* The offset of what has no place. 0 is the offset of something else. */
+#define GP_NO_OFFSET SIZE_MAX
+
 /* The master and the optimizer's states lie in one format: that of the forward pass. */
 typedef struct gp_param_plan {
     int param;    /* of the graph */
@@ -80,7 +83,8 @@ typedef struct gp_param_plan {
     const gp_prepared *load, *save; /* reorders from PyTorch's order to the format, and back; NULL: they are the same */
     bool trained;                   /* in this plan */
     gp_format grad_format;
-    size_t grad, grad_bytes;
+    size_t grad; /* GP_NO_OFFSET: it has no gradient, or one that does not stay (gp_stage_plan.consumes) */
+    size_t grad_bytes;
     size_t square;        /* where norms are found: which of the stage's squares its gradient's is */
     gp_working_copy copy; /* bytes 0: none */
 } gp_param_plan;
@@ -165,7 +169,7 @@ typedef struct gp_stage_request {
     gp_update update;
     double clip_norm;
     bool predict;
-    bool unfused, apart;
+    bool unfused, unshared;
     size_t squares_before; /* of the stages before this one */
     int max_pieces;        /* micro-batches of the longest program: statistics */
     int64_t full_samples;  /* of the full micro-batch */
@@ -174,7 +178,7 @@ typedef struct gp_stage_request {
     bool any_keep;         /* some of the stage's forwards keep */
     bool any_discard;      /* some in training do not */
     bool any_whole;        /* some program's backwards are for inputs and weights together */
-    bool any_split;        /* some are apart */
+    bool any_split;        /* some program splits its backwards into halves */
     bool repeats;          /* some mini-batch that trains has several micro-batches */
     bool consumes;         /* see gp_stage_plan */
     const gp_micro_size *sizes;
@@ -189,8 +193,6 @@ void gp_stage_plan_fini(gp_stage_plan *plan);
 
 /* Of a value for so many samples. */
 size_t gp_value_bytes(const gp_graph *graph, int value, int64_t samples);
-/* The most bytes that a routine takes beside what the stage has. */
-size_t gp_stage_plan_running(const gp_stage_plan *plan);
 /* Makes the stage's transient area large enough for a routine. */
 void gp_stage_plan_fit(gp_stage_plan *plan, const gp_routine *routine);
 

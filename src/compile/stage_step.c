@@ -131,7 +131,8 @@ static gp_status build_step(const gp_stage_plan *plan, const gp_stage_request *r
     /* Behind all updates, so that these stand together. */
     for (int i = 0; i < plan->param_count && status == GP_OK; i++)
         if (plan->params[i].trained) status = stage_refresh(plan, request, &plan->params[i], list, err);
-    if (status == GP_OK) status = gp_routine_build(list, NULL, things, (size_t)plan->param_count, NULL, out, err);
+    if (status == GP_OK)
+        status = gp_routine_build(list, NULL, things, (size_t)plan->param_count, request->unshared, NULL, out, err);
     free(things);
     return status;
 }
@@ -147,7 +148,7 @@ gp_status gp_stage_mini_batch(const gp_stage_plan *plan, const gp_stage_request 
         if (status == GP_OK && training)
             status = stage_passes(plan, request, node, pieces, samples, last, GP_PASS_COMMIT, &steps, err);
     }
-    if (status == GP_OK) status = gp_routine_build(&totals, NULL, NULL, 0, NULL, total, err);
+    if (status == GP_OK) status = gp_routine_build(&totals, NULL, NULL, 0, request->unshared, NULL, total, err);
     if (status == GP_OK && training) status = build_step(plan, request, &steps, step, err);
     free(totals.items);
     free(steps.items);
@@ -159,7 +160,7 @@ gp_status gp_stage_compile_refresh(gp_stage_plan *plan, const gp_stage_request *
     gp_status status = GP_OK;
     for (int i = 0; i < plan->param_count && status == GP_OK; i++)
         status = stage_refresh(plan, request, &plan->params[i], &list, err);
-    if (status == GP_OK) status = gp_routine_build(&list, NULL, NULL, 0, NULL, &plan->refresh, err);
+    if (status == GP_OK) status = gp_routine_build(&list, NULL, NULL, 0, request->unshared, NULL, &plan->refresh, err);
     free(list.items);
     return status;
 }

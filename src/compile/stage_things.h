@@ -24,7 +24,7 @@ typedef struct gp_stage_compiler {
     bool *kept;              /* [thing] saved from forward to backward */
     bool *at_hand; /* [thing] kept in the stash, so that recomputing finds it there; none of them is in `kept` */
     int *copies;   /* [gives] thing that is the stash's of a value that is kept and leaves; −1: none */
-    bool *held;    /* [thing] saved or a gradient: read by the backward for weights, where that stands apart */
+    bool *held;    /* [thing] saved or a gradient: read by the backward for weights, if the backward is split */
 } gp_stage_compiler;
 
 GP_MUST_USE gp_status gp_stage_compiler_init(gp_stage_compiler *compiler, const gp_stage_plan *plan,

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -306,14 +307,19 @@ static void give_back(gp_loader *self, int64_t number) {
     pthread_cond_broadcast(&self->change);
 }
 
-/* A thread that wakes to read ahead does not interrupt a worker or the trainer: the policy is the kernel's batch. */
-static void *run(void *argument) {
+/* A thread that wakes to read ahead must not interrupt a worker or the trainer: the kernel's policy "batch" is for that.
+ * A policy that the user chose for the program (chrt) stays. */
+static void give_way(void) {
     const struct sched_param no_priority = {.sched_priority = 0};
+    if (sched_getscheduler(0) == SCHED_OTHER) (void)sched_setscheduler(0, SCHED_BATCH, &no_priority);
+}
+
+static void *run(void *argument) {
     reader *self = argument;
     gp_loader *loader = self->loader;
     gp_error error = {.status = GP_OK};
     claim of;
-    (void)pthread_setschedparam(pthread_self(), SCHED_BATCH, &no_priority);
+    give_way();
     while (claim_samples(loader, &of) && wait_for_slot(loader, of.number)) {
         int64_t counts = 0, failed_at = -1;
         uint64_t began = atomic_load_explicit(&loader->records, memory_order_relaxed) ? gp_clock() : 0;

@@ -1,7 +1,8 @@
 #include "device/device.h"
 
-#include <string.h>
 #include <stdio.h>
+#include <string.h>
+
 gp_status gp_device_op_check(const gp_device_op *op, gp_error *err) {
     const gp_op_desc *desc = &op->prepared->desc;
     for (int i = 0; i < (int)desc->operands; i++)

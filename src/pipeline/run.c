@@ -8,10 +8,7 @@
 #include "pipeline/channel.h"
 #include "pipeline/spans.h"
 
-enum {
-    EVENT = 32, /* bytes of an event, as malloc gives them */
-    SPIN = 2000 /* microseconds: docs/cpu-threads.md */
-};
+enum { EVENT = 32 }; /* bytes of an event, as malloc gives them */
 
 /* Events that mark places of the worker's queues, in the mini-batch that has most of them. */
 static int count_marks(const gp_plan *plan, int worker) {
@@ -145,23 +142,28 @@ static void *work(void *argument) {
     return NULL;
 }
 
-/* With enough processors for the threads of all workers, a worker may spin while it waits, and may be pinned. */
+/* With enough processors for the threads of all workers on the host, each gets its own. */
 static gp_status divide_processors(gp_run *run, gp_error *err) {
     const gp_plan *plan = run->plan;
     cpu_set_t allowed;
     int *threads = NULL;
-    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return GP_OK;
+    if (!plan->pin || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return GP_OK;
     GP_RETURN_IF_FAILED(GP_NEW(&threads, plan->workers, err));
     gp_status status = GP_NEW(&run->processors, plan->workers, err);
     for (int w = 0; w < plan->workers; w++) threads[w] = plan->devices[w].kind->on_host ? plan->devices[w].threads : 0;
-    bool enough = status == GP_OK && gp_processors_divide("", &allowed, threads, plan->workers, run->processors);
-    if (enough) run->spin = SPIN;
-    if (!enough || !plan->pin) {
+    if (status == GP_OK && !gp_processors_divide("", &allowed, threads, plan->workers, run->processors)) {
         free(run->processors);
         run->processors = NULL;
     }
     free(threads);
     return status;
+}
+
+/* Those that may be busy at the same time. A GPU's worker is one of them: it issues work, and spins while it waits. */
+static int busy_threads(const gp_plan *plan) {
+    int busy = gp_plan_threads(plan);
+    for (int w = 0; w < plan->workers; w++) busy += !plan->devices[w].kind->on_host;
+    return busy;
 }
 
 static gp_status prepare_run(gp_run *run, const gp_plan *plan, gp_error *err) {
@@ -176,6 +178,7 @@ static gp_status prepare_run(gp_run *run, const gp_plan *plan, gp_error *err) {
         gp_signal_init(&run->workers[w].posted);
         gp_signal_init(&run->workers[w].done);
     }
+    run->spin = gp_machine_spin(busy_threads(plan));
     return divide_processors(run, err);
 }
 

@@ -103,7 +103,8 @@ GP_MUST_USE gp_status gp_run_refresh(gp_run *run, gp_error *err);
 /* Whether each worker on the host has processors of its own: the plan asks for it, and there are enough. */
 bool gp_run_is_pinned(const gp_run *run);
 
-/* Microseconds for which workers spin before they sleep; 0: the process has too few processors for their threads. */
+/* Microseconds for which workers spin before they sleep; 0: the process has too few processors for the threads of CPU
+ * workers and one thread of each GPU's worker. */
 uint32_t gp_run_spin(const gp_run *run);
 
 /* How often commands woke a worker so far, for tests. Between calls. */

@@ -1,7 +1,6 @@
 /* Addresses of instructions: the functions of plan.h about offsets in an arena. */
-#include <stdlib.h>
+#include <stddef.h>
 
-#include "base/memory.h"
 #include "plan/plan.h"
 
 gp_slot_choice gp_instr_slots(const gp_stages *stages, const gp_instr *instr) {
@@ -142,64 +141,4 @@ size_t gp_instr_bytes(const gp_plan *plan, const gp_mini_plan *mini, const gp_in
     size_t sum = 0;
     for (int i = 0; gp_instr_move(plan, mini, instr, i, &move); i++) sum += move.bytes;
     return sum;
-}
-
-static gp_status touch(gp_touches *out, size_t offset, size_t bytes, bool write, gp_error *err) {
-    if (bytes == 0) return GP_OK; /* squares of a stage without parameters */
-    GP_RETURN_IF_FAILED(GP_GROW(&out->items, &out->capacity, out->count + 1, err));
-    out->items[out->count++] = (gp_touch){offset, bytes, write};
-    return GP_OK;
-}
-
-/* Where an operand is a slice, its rows one by one: what lies between them is another's. */
-static gp_status touch_operand(gp_touches *out, size_t offset, const gp_prepared *prepared, int operand, bool write,
-                               gp_error *err) {
-    const gp_tensor *tensor = &prepared->desc.operand[operand];
-    if (tensor->format != GP_FORMAT_PLAIN || gp_tensor_contiguous(tensor))
-        return touch(out, offset, prepared->operand[operand].bytes, write, err);
-    size_t element = gp_dtype_size(tensor->dtype);
-    size_t width = (size_t)tensor->dim[tensor->rank - 1] * element;
-    for (int64_t row = 0, rows = gp_tensor_rows(tensor); row < rows; row++) {
-        size_t at = 0;
-        for (int64_t d = tensor->rank - 2, rest = row; d >= 0; rest /= tensor->dim[d--])
-            at += (size_t)(rest % tensor->dim[d] * tensor->stride[d]) * element;
-        GP_RETURN_IF_FAILED(touch(out, offset + at, width, write, err));
-    }
-    return GP_OK;
-}
-
-static gp_status touch_routine(const gp_plan *plan, const gp_stage_plan *stage, const gp_instr *instr,
-                               const gp_routine *routine, gp_touches *out, gp_error *err) {
-    gp_slot_choice slots = gp_instr_slots(plan->stages, instr);
-    gp_when skipped = gp_instr_skips(instr);
-    for (size_t o = 0; o < routine->count; o++) {
-        const gp_exec_op *op = &routine->ops[o];
-        if (op->when == skipped) continue;
-        for (int pass = 0; pass < 2; pass++)
-            for (int i = 0; i < GP_MAX_OPERANDS; i++) {
-                if (op->operand[i].area == GP_AREA_NONE) continue;
-                gp_op_kind kind = op->prepared->desc.kind;
-                bool adds = (op->prepared->desc.flags & GP_OP_ACCUMULATE) && gp_op_writes(kind, i);
-                if (pass == 0 ? !(gp_op_reads(kind, i) || adds) : !gp_op_writes(kind, i)) continue;
-                size_t offset = gp_plan_offset(plan, stage, &slots, instr->micro, op->operand[i]);
-                GP_RETURN_IF_FAILED(touch_operand(out, offset, op->prepared, i, pass == 1, err));
-            }
-        if (op->workspace.area == GP_AREA_NONE) continue;
-        size_t offset = gp_plan_offset(plan, stage, &slots, instr->micro, op->workspace);
-        GP_RETURN_IF_FAILED(touch(out, offset, op->prepared->workspace, true, err));
-    }
-    return GP_OK;
-}
-
-gp_status gp_plan_touches(const gp_plan *plan, const gp_mini_plan *mini, int worker, size_t pc, gp_touches *out,
-                          gp_error *err) {
-    const gp_instr *instr = &mini->programs->worker[worker].instrs[pc];
-    const gp_stage_plan *stage = &plan->stage[instr->stage];
-    gp_move move;
-    for (int i = 0; gp_instr_move(plan, mini, instr, i, &move); i++)
-        GP_RETURN_IF_FAILED(touch(out, move.offset, move.bytes, gp_instr_copies(instr), err));
-    const gp_routine *routines[GP_INSTR_ROUTINES];
-    int count = gp_instr_routines(plan, mini, instr, routines);
-    for (int r = 0; r < count; r++) GP_RETURN_IF_FAILED(touch_routine(plan, stage, instr, routines[r], out, err));
-    return GP_OK;
 }

@@ -24,6 +24,11 @@ static gp_status lay_out_stage(gp_stage_plan *stage, const gp_slot_counts *count
     return GP_OK;
 }
 
+size_t gp_memory_transients(size_t training, size_t evaluation, size_t saved) {
+    size_t beyond = evaluation > saved ? evaluation - saved : 0;
+    return beyond > training ? beyond : training;
+}
+
 /* The transient area of a worker, behind its stages. The first of them accounts for it. */
 static void lay_out_transients(gp_plan *plan, int worker) {
     size_t transient = 0, workspace = 0, evaluation = 0;
@@ -40,13 +45,12 @@ static void lay_out_transients(gp_plan *plan, int worker) {
     }
     if (!first) return;
     size_t base = plan->arena[worker], saved = last->base + last->frame_base[GP_FRAME_SAVED];
-    size_t end = base + transient + workspace;
+    size_t bytes = gp_memory_transients(transient + workspace, evaluation, base - saved);
     plan->transient_base[worker] = base;
     plan->evaluation_base[worker] = saved;
-    if (saved + evaluation > end) transient += saved + evaluation - end;
-    first->memory[GP_MEMORY_TRANSIENT] += transient;
+    first->memory[GP_MEMORY_TRANSIENT] += bytes - workspace;
     first->memory[GP_MEMORY_WORKSPACE] += workspace;
-    plan->arena[worker] = base + transient + workspace;
+    plan->arena[worker] = base + bytes;
 }
 
 gp_status gp_memory_lay_out(gp_plan *plan, gp_error *err) {

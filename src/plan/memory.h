@@ -11,6 +11,10 @@
  * stage do. Needs slots assigned in all programs and the stages' frames. */
 GP_MUST_USE gp_status gp_memory_lay_out(gp_plan *plan, gp_error *err);
 
+/* Bytes of a worker's transient area: `training` of a pass that trains, or what an `evaluation` needs beyond the
+ * `saved` bytes of the worker's last stage. */
+size_t gp_memory_transients(size_t training, size_t evaluation, size_t saved);
+
 /* Bytes alive on a worker while each instruction of mini-batch plan `mini` runs, its transients included: as many as
  * the worker's program has instructions. */
 GP_MUST_USE gp_status gp_memory_follow(const gp_plan *plan, int mini, int worker, size_t *bytes, gp_error *err);

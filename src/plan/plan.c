@@ -157,7 +157,7 @@ static gp_stage_request describe(gp_plan *plan, const gp_plan_request *request, 
                             .clip_norm = plan->clip_norm,
                             .predict = request->predict,
                             .unfused = request->unfused,
-                            .apart = request->apart,
+                            .unshared = request->unshared,
                             .keeps = request->keeps,
                             .full_samples = divide_up(request->batch, request->micro_batches),
                             .sizes = sizes};

@@ -37,7 +37,7 @@ typedef struct gp_plan_request {
     bool norms;       /* the norm is found also where nothing is clipped; changes no result */
     bool predict;     /* evaluations keep what the loss is given, for gp_run_prediction */
     bool unfused;     /* each op by itself where the device could do several as one; changes no bit (for tests) */
-    bool apart;       /* no two buffers of a routine share bytes; changes no bit (for tests) */
+    bool unshared;    /* no two buffers of a routine are packed over one another; changes no bit (for tests) */
     int64_t batch;    /* samples of a full mini-batch */
     int micro_batches;
     gp_schedule schedule;                  /* says how many workers the stages are on */
@@ -158,19 +158,5 @@ typedef struct gp_move {
 bool gp_instr_move(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, int i, gp_move *out);
 /* Bytes of all its ranges. */
 size_t gp_instr_bytes(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr);
-
-/* A range of an arena that an instruction reads or writes. */
-typedef struct gp_touch {
-    size_t offset, bytes;
-    bool write;
-} gp_touch;
-typedef struct gp_touches {
-    gp_touch *items;
-    size_t count, capacity;
-} gp_touches;
-/* All ranges that instruction `pc` of `worker` touches, in order, slices row by row; appended to *out, which the caller
- * frees. Ops that run only in the first backward are left out in the others, and the reverse. */
-GP_MUST_USE gp_status gp_plan_touches(const gp_plan *plan, const gp_mini_plan *mini, int worker, size_t pc,
-                                      gp_touches *out, gp_error *err);
 
 #endif

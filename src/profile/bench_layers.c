@@ -42,7 +42,7 @@ static int layer_of(const gp_bench *bench, const gp_bench_op *timed) {
     if (timed->pass != GP_BENCH_UPDATE) return -1;
     for (int p = 0; p < stage->param_count; p++) {
         const gp_param_plan *param = &stage->params[p];
-        if (is_at(timed->op, param->master) || (param->trained && is_at(timed->op, param->grad)))
+        if (is_at(timed->op, param->master) || is_at(timed->op, param->grad))
             return graph->nodes[graph->params[param->param].node].unit;
     }
     return graph->layer_count - 1;

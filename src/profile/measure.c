@@ -4,7 +4,9 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/machine_processors.h"
 #include "base/memory.h"
+#include "base/sync.h"
 #include "profile/profile_file.h"
 #include "profile/rounds.h"
 
@@ -44,6 +46,25 @@ static int count_together(const measure *m) {
     return m->request.at_once || on_host == 0 ? on_host : 1;
 }
 
+static int more(int a, int b) {
+    return a > b ? a : b;
+}
+
+/* Those that may be busy at the same time: of all benches, or of the one whose turn it is. The calling thread waits for
+ * benches away from the host. */
+static int busy_threads(const gp_measure_request *request) {
+    int sum = 0, most = 0, away = 0;
+    for (int b = 0; b < request->device_count + request->company_count; b++) {
+        const gp_device_spec *spec =
+            b < request->device_count ? &request->devices[b] : &request->company[b - request->device_count];
+        away = more(away, !spec->kind->on_host);
+        if (!spec->kind->on_host) continue;
+        sum += more(spec->threads, 1);
+        most = more(most, spec->threads);
+    }
+    return request->at_once ? sum + away : more(most, 1);
+}
+
 static gp_status run_measure(measure *m, gp_profile *profile, gp_measured *out, gp_error *err) {
     const gp_measure_request *request = &m->request;
     GP_RETURN_IF_FAILED(open_benches(m, err));
@@ -62,8 +83,12 @@ gp_status gp_profile_measure(const gp_measure_request *request, gp_profile *prof
     measure m = {.request = *request};
     if (!m.request.clock) m.request.clock = gp_clock;
     m.from = m.request.clock();
+    /* The pools of devices with several threads wait as they do in a run. */
+    uint32_t before = gp_wait_spins();
+    gp_wait_spin(gp_machine_spin(busy_threads(request)));
     gp_status status = run_measure(&m, profile, out, err);
     for (int b = 0; b < m.open; b++) gp_bench_close(&m.benches[b]);
     free(m.benches);
+    gp_wait_spin(before);
     return status;
 }

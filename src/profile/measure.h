@@ -2,8 +2,9 @@
  *
  * Opens a device of each kind that differs, times every op in its place (bench.h) in rounds that go over all devices
  * and layers, so that a noisy neighbour hits all alike, then copies. Devices of the host work at the same time where
- * they will in training (rounds.h). Ends when the medians are known narrowly enough, or when the time is over; every op
- * is timed at least once. One thread calls; blocks. */
+ * they will in training (rounds.h). Threads spin in their waits if each has a processor, as in a run. Ends when the
+ * medians are known narrowly enough, or when the time is over; every op is timed at least once. One thread calls;
+ * blocks. */
 #ifndef GP_PROFILE_MEASURE_H
 #define GP_PROFILE_MEASURE_H
 

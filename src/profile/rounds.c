@@ -31,6 +31,7 @@ struct rounds {
     int *lane_of;       /* [bench] */
     atomic_int unknown; /* lanes that are timed and not known yet */
     gp_cancel cancel;
+    uint32_t spin; /* of the calling thread */
 };
 
 static double elapsed(const rounds *all) {
@@ -89,6 +90,7 @@ static gp_status run_lane(lane *l, gp_error *err) {
 static void *work(void *argument) {
     lane *l = argument;
     gp_error failure = {0};
+    gp_wait_spin(l->all->spin);
     if (run_lane(l, &failure) != GP_OK) gp_cancel_raise(&l->all->cancel, &failure);
     return NULL;
 }
@@ -146,7 +148,7 @@ static gp_status run_lanes(rounds *all, gp_measured *out, gp_error *err) {
 
 gp_status gp_rounds_run(const gp_measure_request *request, gp_bench *benches, int count, uint64_t from,
                         gp_measured *out, gp_error *err) {
-    rounds all = {.request = request, .benches = benches, .bench_count = count, .from = from};
+    rounds all = {.request = request, .benches = benches, .bench_count = count, .from = from, .spin = gp_wait_spins()};
     atomic_init(&all.unknown, 0);
     GP_RETURN_IF_FAILED(gp_cancel_init(&all.cancel, err));
     gp_status status = run_lanes(&all, out, err);

@@ -2,8 +2,8 @@
  *
  * Devices of the host share processors, caches and memory. If they work at the same time in training, they do so here:
  * each such bench has a thread. The last benches are *company*: they work as long as others are timed, and their times
- * are not read. All other benches take turns in the calling thread, so that a disturbance affects all of them. Borrows
- * the benches; blocks. */
+ * are not read. All other benches take turns in the calling thread, so that a disturbance affects all of them. Each
+ * thread spins as the calling one does (gp_wait_spin). Borrows the benches; blocks. */
 #ifndef GP_PROFILE_ROUNDS_H
 #define GP_PROFILE_ROUNDS_H
 

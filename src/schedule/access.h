@@ -89,7 +89,7 @@ typedef enum gp_access_variant {
     X(NORM, "norm", GP_COMPUTES, 0, NO_SLOTS)                                                                          \
     /* last stage: the norm of all gradients, and the factor that clips them */                                        \
     X(CLIP, "clip", GP_COMPUTES, 0, NO_SLOTS)                                                                          \
-    /* commits statistics, updates parameters; last */                                                                 \
+    /* commits statistics; updates the parameters that no backward has updated; last */                                \
     X(STEP, "step", GP_COMPUTES, 0, NO_SLOTS)                                                                          \
     /* says that the stage's part of a collective can be read */                                                       \
     X(POST, "post", GP_HAS_COLLECTIVE, 0, NO_SLOTS)                                                                    \

@@ -89,11 +89,12 @@ static size_t prediction_bytes(const gp_session *session) {
     return gp_size_times(bytes, shape.rank < 3 ? 1 : 2);
 }
 
-/* Whether a copy of the state is taken: for a snapshot that is written beside the run, or to go from one configuration
- * to the next. All other files are written parameter by parameter. */
+/* Whether a copy of the state is taken: for a snapshot that is written beside the run, or for a change of the
+ * configuration that comes in this process. All other files are written parameter by parameter. */
 static bool copies_state(const gp_session *session) {
     const gp_every *every = &session->config->train.save_every;
-    return every->time.count > 0 || every->minutes > 0 || session->whole->change_count > 0;
+    int came_before = gp_config_changes_until(session->whole, session->options.step);
+    return every->time.count > 0 || every->minutes > 0 || session->whole->change_count > came_before;
 }
 
 /* A prediction reads a file of weights and writes one tensor; a run writes all that it is. */
@@ -264,7 +265,7 @@ static const char *advice_for(int kind) {
     case GP_HOST_READING: return "lower data.threads";
     case GP_HOST_RECORDS: return "trace fewer steps (--trace-steps), or lower pipeline.micro_batches";
     case GP_HOST_RUN: return "lower pipeline.micro_batches";
-    case GP_HOST_STATE: return "leave out train.save_every";
+    case GP_HOST_STATE: return "leave out train.save_every and changes";
     case GP_HOST_PARAMETER:
     case GP_HOST_BOUND:
     case GP_HOST_LIBRARIES:

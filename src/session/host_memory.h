@@ -1,8 +1,9 @@
 /* The host's part of a plan: all that a run takes of this machine's memory, before it begins.
  *
- * A function of the configuration, of what the data files say of themselves, and of the plan. Arenas, mini-batches and
- * the copy of the state are reserved before the first step; records and the largest parameter are bounds. What the
- * program and its libraries hold without a run is measured once. A value without pointers; one thread. */
+ * A function of the configuration, of what the data files say of themselves, and of the plan. Arenas, mini-batches,
+ * the shuffled order and the buffer of the largest parameter are reserved before the first step. Records and the copy of the state are bounds:
+ * records grow with the steps, and the copy exists only while a snapshot is written or the configuration changes. What
+ * the program and its libraries hold without a run is measured once. A value without pointers; one thread. */
 #ifndef GP_SESSION_HOST_MEMORY_H
 #define GP_SESSION_HOST_MEMORY_H
 
@@ -24,7 +25,7 @@ typedef struct gp_session gp_session; /* session/session.h */
     X(ORDER, "data, shuffled order", "shuffled_order")                                                                 \
     X(READING, "data, samples while they are read", "reading")                                                         \
     X(SOURCES, "data, inflated files and tables", "sources")                                                           \
-    X(STATE, "copy of the run's state, for snapshots", "state_copy")                                                   \
+    X(STATE, "copy of the run's state", "state_copy")                                                                  \
     X(PREDICTION, "predictions of a mini-batch", "prediction")                                                         \
     X(PARAMETER, "largest parameter, for reading and writing", "parameter")                                            \
     X(RECORDS, "records for the report and timeline", "records")                                                       \

@@ -24,7 +24,8 @@ static gp_status open_phase(const gp_session *like, int changes, gp_session **ou
     GP_RETURN_IF_FAILED(GP_NEW(&session, 1, err));
     session->whole = like->whole;
     session->options = (gp_session_options){.norms = like->options.norms,
-                                            .resumes = true, /* weights are the run's own */
+                                            .resumes = true,            /* weights are the run's own */
+                                            .step = like->options.step, /* with which the process began */
                                             .profiling = like->options.profiling,
                                             .machine = like->options.machine,
                                             .processors = like->options.processors,
@@ -97,8 +98,10 @@ static gp_status open_whole(gp_session *session, gp_error *err) {
     return alone || options->weights ? GP_OK : check_changes(session, err);
 }
 
-gp_status gp_session_open_for(gp_config **config, const gp_session_options *options, gp_session **out, gp_error *err) {
+gp_status gp_session_open(gp_config **config, const gp_session_options *options, gp_session **out, gp_error *err) {
+    static const gp_session_options none = {0};
     gp_session *session = NULL;
+    if (!options) options = &none;
     gp_status status = GP_NEW(&session, 1, err);
     if (status != GP_OK) {
         gp_config_destroy(config);
@@ -118,10 +121,6 @@ gp_status gp_session_open_for(gp_config **config, const gp_session_options *opti
     else
         *out = session;
     return status;
-}
-
-gp_status gp_session_open(gp_config **config, gp_session **out, gp_error *err) {
-    return gp_session_open_for(config, &(gp_session_options){0}, out, err);
 }
 
 gp_status gp_session_change(gp_session *session, gp_error *err) {

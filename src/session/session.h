@@ -34,7 +34,7 @@ typedef struct gp_session_options {
     const char *weights;
     bool norms;   /* each step finds the squares of its gradients; changes no result */
     bool resumes; /* the weights are a snapshot's: train.init is not looked at, and may be gone */
-    int64_t step; /* the session has the configuration that holds in this step; 0: in the first one */
+    int64_t step; /* the session begins with the configuration that holds in this step; 0: with the first one */
     gp_profiling profiling;
     /* This session looks for a balance, by time whatever the configuration says: data and weights are not looked at. */
     bool balances;
@@ -94,12 +94,11 @@ gp_run_length gp_session_length(const gp_session *session);
 /* Goes on to the configuration of the next change. On failure the session keeps all but its data. */
 GP_MUST_USE gp_status gp_session_change(gp_session *session, gp_error *err);
 
-/* Takes the configuration, whatever happens: *config is NULL afterwards. GP_CONFIG with a place, also if the plan
- * exceeds a given `memory`; GP_UNSUPPORTED if planning takes more memory than is left; GP_DATA for data files and
- * train.init. */
-GP_MUST_USE gp_status gp_session_open(gp_config **config, gp_session **out, gp_error *err);
-GP_MUST_USE gp_status gp_session_open_for(gp_config **config, const gp_session_options *options, gp_session **out,
-                                          gp_error *err);
+/* Takes the configuration, whatever happens: *config is NULL afterwards. `options` NULL: all zero. GP_CONFIG with a
+ * place, also if the plan exceeds a given `memory`; GP_UNSUPPORTED if planning takes more memory than is left; GP_DATA
+ * for data files and train.init. */
+GP_MUST_USE gp_status gp_session_open(gp_config **config, const gp_session_options *options, gp_session **out,
+                                      gp_error *err);
 void gp_session_close(gp_session **session);
 /* Samples of a full micro-batch. */
 int64_t gp_session_piece(const gp_session *session);

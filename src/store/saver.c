@@ -1,5 +1,6 @@
 #include "store/saver.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -26,7 +27,7 @@ struct gp_saver {
 
     /* The thread's while `busy`, else the caller's. */
     gp_state_layout layout; /* with places in `block`, if there is one */
-    char *block;            /* a copy of the state; NULL: there is none */
+    char *block;            /* a copy of the state, until its file is written, or the saver ends; NULL: none */
     gp_reached reached;
 
     pthread_mutex_t lock;
@@ -87,10 +88,33 @@ static gp_status write_snapshot(const gp_saver *saver, const gp_safetensors_sour
     return GP_OK;
 }
 
+/* ---- the copy of the state --------------------------------------------------------------------------------------- */
+
+/* Copies the state into saver->block. *taken is false if there is no memory for it. The caller is idle, and there is no
+ * copy. A copy that failed, or with a value that is not finite, does not stay. */
+static gp_status take_copy(gp_saver *saver, gp_run *run, bool *taken, gp_error *err) {
+    size_t bytes = saver->layout.bytes ? saver->layout.bytes : GP_ALIGNMENT;
+    void *block = NULL;
+    assert(!saver->block);
+    *taken = posix_memalign(&block, GP_ALIGNMENT, bytes) == 0;
+    if (!*taken) return GP_OK;
+    gp_state_layout_place(&saver->layout, block);
+    gp_status status = gp_run_read(run, saver->layout.copies, saver->layout.count, err);
+    if (status == GP_OK) status = gp_state_check_finite(&saver->layout, saver->layout.count, err);
+    if (status != GP_OK)
+        free(block);
+    else
+        saver->block = block;
+    return status;
+}
+
+/* After its file was written, or could not be. */
 static void drop_copy(gp_saver *saver) {
     free(saver->block);
     saver->block = NULL;
 }
+
+/* ---- the thread -------------------------------------------------------------------------------------------------- */
 
 static void *work(void *argument) {
     gp_saver *saver = argument;
@@ -212,20 +236,6 @@ gp_status gp_saver_poll(gp_saver *saver, gp_error *err) {
     return status;
 }
 
-/* Into the block. *taken is false if there is no memory for it. */
-static gp_status copy_state(gp_saver *saver, gp_run *run, bool *taken, gp_error *err) {
-    size_t bytes = saver->layout.bytes ? saver->layout.bytes : GP_ALIGNMENT;
-    void *block = NULL;
-    *taken = posix_memalign(&block, GP_ALIGNMENT, bytes) == 0;
-    if (!*taken) return GP_OK;
-    saver->block = block;
-    gp_state_layout_place(&saver->layout, saver->block);
-    gp_status status = gp_run_read(run, saver->layout.copies, saver->layout.count, err);
-    if (status == GP_OK) status = gp_state_check_finite(&saver->layout, saver->layout.count, err);
-    if (status != GP_OK) drop_copy(saver);
-    return status;
-}
-
 static gp_state_stream stream_of(gp_saver *saver, gp_run *run) {
     return (gp_state_stream){.run = run, .layout = &saver->layout, .buffer = saver->buffer};
 }
@@ -233,6 +243,7 @@ static gp_state_stream stream_of(gp_saver *saver, gp_run *run) {
 /* The first `count` tensors must be finite before anything is written. */
 static gp_status open_stream(gp_saver *saver, gp_run *run, int count, gp_state_stream *out, gp_error *err) {
     wait_until_idle(saver);
+    assert(!saver->block); /* the stream moves the places that gp_saver_give reads from */
     GP_RETURN_IF_FAILED(gp_saver_reserve(saver, err));
     *out = stream_of(saver, run);
     return gp_state_stream_check(out, count, err);
@@ -247,7 +258,7 @@ gp_status gp_saver_take(gp_saver *saver, gp_run *run, gp_error *err) {
     char text[32];
     bool taken;
     wait_until_idle(saver);
-    GP_RETURN_IF_FAILED(copy_state(saver, run, &taken, err));
+    GP_RETURN_IF_FAILED(take_copy(saver, run, &taken, err));
     if (taken) return GP_OK;
     return gp_fail(err, GP_MEMORY, "out of memory: %s for a copy of the run's state",
                    gp_bytes_text(text, saver->layout.bytes));
@@ -274,7 +285,7 @@ gp_status gp_saver_snapshot(gp_saver *saver, gp_run *run, const gp_reached *reac
     bool taken = false;
     wait_until_idle(saver);
     saver->reached = *reached;
-    if (beside) GP_RETURN_IF_FAILED(copy_state(saver, run, &taken, err));
+    if (beside) GP_RETURN_IF_FAILED(take_copy(saver, run, &taken, err));
     if (!taken) return write_now(saver, run, err);
     pthread_mutex_lock(&saver->lock);
     saver->busy = true;
@@ -292,6 +303,7 @@ static void *find_copied(const gp_saver *saver, const char *name) {
 gp_status gp_saver_give(const gp_saver *saver, gp_run *run, const gp_plan *plan, gp_error *err) {
     gp_state_layout to;
     int count = 0;
+    assert(saver->block);
     GP_RETURN_IF_FAILED(gp_state_layout_init(&to, plan, err));
     for (int i = 0; i < to.count; i++) {
         void *copied = find_copied(saver, to.items[i].name);
@@ -310,7 +322,7 @@ static size_t tensor_bytes(const gp_safetensors *file, size_t index) {
 /* A file as a source of tensors. */
 typedef struct old_file {
     const gp_safetensors *file;
-    char *buffer; /* the largest tensor */
+    char *buffer; /* the saver's: the largest parameter */
 } old_file;
 
 static gp_status read_old(void *context, size_t index, const void **data, gp_error *err) {
@@ -328,21 +340,26 @@ static void describe_items(const gp_safetensors *file, gp_safetensors_item *item
     }
 }
 
+/* A state of an optimizer that the run does not have any more was never compared with the plan. */
+static gp_status check_sizes(const gp_safetensors *file, size_t room, gp_error *err) {
+    for (size_t i = 0; i < gp_safetensors_count(file); i++)
+        if (tensor_bytes(file, i) > room)
+            return gp_fail(err, GP_DATA, "tensor \"%s\" of the snapshot is larger than every parameter of the model",
+                           gp_safetensors_at(file, i)->name);
+    return GP_OK;
+}
+
 gp_status gp_saver_rewrite(gp_saver *saver, const gp_safetensors *file, const gp_reached *reached, gp_error *err) {
-    size_t count = gp_safetensors_count(file), most = 1;
+    size_t count = gp_safetensors_count(file);
     gp_safetensors_item *items = NULL;
-    old_file old = {file, NULL};
     wait_until_idle(saver);
-    for (size_t i = 0; i < count; i++)
-        if (tensor_bytes(file, i) > most) most = tensor_bytes(file, i);
-    gp_status status = GP_NEW(&items, count, err);
-    if (status == GP_OK) status = GP_NEW(&old.buffer, most, err);
-    if (status == GP_OK) {
-        const gp_safetensors_source source = {read_old, &old};
-        describe_items(file, items);
-        status = write_items(saver, items, count, &source, reached, err);
-    }
-    free(old.buffer);
+    GP_RETURN_IF_FAILED(check_sizes(file, gp_run_largest_param(saver->layout.plan), err));
+    GP_RETURN_IF_FAILED(gp_saver_reserve(saver, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&items, count, err));
+    old_file old = {file, saver->buffer};
+    const gp_safetensors_source source = {read_old, &old};
+    describe_items(file, items);
+    gp_status status = write_items(saver, items, count, &source, reached, err);
     free(items);
     return status;
 }

@@ -1,9 +1,10 @@
 /* The saver: it writes the run's files, and snapshots beside the run with a thread of its own.
  *
- * A snapshot beside the run is written from a copy of the run's state. The trainer's thread takes memory for the copy
- * when the snapshot is due; the saver's thread gives it back when the file stands. There is one copy, so the next
- * snapshot waits until the one before is written. All other files are written before the call returns, from a buffer
- * as large as the largest parameter. So is a snapshot for whose copy there is no memory.
+ * A copy of the run's state exists in two cases only: for a snapshot beside the run, until its file is written; and
+ * from gp_saver_take until the saver is destroyed. The trainer's thread takes the memory when it is needed, so that the
+ * kernel may have promised it to others too (overcommit). The saver's thread gives that of a snapshot back. There is
+ * one copy, so the next snapshot waits until the one before is written. All other files are written before the call
+ * returns, from a buffer as large as the largest parameter. So is a snapshot for whose copy there is no memory.
  * After a snapshot stands, all but the newest `keep` are removed, and those of later steps, which can only be broken
  * ones that a resumed run passed over. All functions are the trainer's thread's. */
 #ifndef GP_STORE_SAVER_H
@@ -38,8 +39,8 @@ void gp_saver_tidy(gp_saver *saver, int64_t newest);
  * written. */
 GP_MUST_USE gp_status gp_saver_snapshot(gp_saver *saver, gp_run *run, const gp_reached *reached, bool beside,
                                         gp_error *err);
-/* Writes the tensors of a snapshot again, as they are, with the saver's configuration, before it returns. The snapshot
- * of that step is replaced. */
+/* Writes the tensors of a snapshot again, as they are, with the saver's configuration, before it returns: one by one,
+ * through the buffer. The snapshot of that step is replaced. */
 GP_MUST_USE gp_status gp_saver_rewrite(gp_saver *saver, const gp_safetensors *file, const gp_reached *reached,
                                        gp_error *err);
 /* Waits until nothing is being written, and returns what became of the last snapshot: a failure once. */
@@ -49,7 +50,7 @@ GP_MUST_USE gp_status gp_saver_poll(gp_saver *saver, gp_error *err);
 
 /* Whether the state is finite. GP_NUMERIC names the first tensor that is not. */
 GP_MUST_USE gp_status gp_saver_check(gp_saver *saver, gp_run *run, gp_error *err);
-/* The same, and copies the state for gp_saver_give. */
+/* The same, and copies the state for gp_saver_give. Between the two the saver writes nothing. GP_MEMORY. */
 GP_MUST_USE gp_status gp_saver_take(gp_saver *saver, gp_run *run, gp_error *err);
 
 /* Writes the state that gp_saver_take copied into a run of another plan. The saver's own plan may be gone. A state of

@@ -99,7 +99,7 @@ static gp_status open_candidate(searcher *s, gp_session **out, gp_error *err) {
                                         .processors = request->processors,
                                         .notice = request->notice,
                                         .machine = request->machine};
-    return gp_session_open_for(&config, &options, out, err);
+    return gp_session_open(&config, &options, out, err);
 }
 
 static void note_why(gp_search *search, const gp_candidate *it, const char *checkpoint, const char *why) {

@@ -7,6 +7,7 @@
 #include "balance/keeping.h"
 #include "base/memory.h"
 #include "base/text_stream.h"
+#include "plan/memory.h"
 
 enum { MODES = GP_CHECKPOINT_ALWAYS + 1, MOST_TRIES = 4 };
 
@@ -32,15 +33,17 @@ static int64_t room_on(const chooser *c, int worker) {
     const gp_plan *any = c->plans[0];
     size_t limit = gp_device_room(&any->devices[worker]);
     if (any->devices[worker].memory == 0 || limit > INT64_MAX) return INT64_MAX;
-    int64_t most = 0, room = (int64_t)limit - c->over[worker];
+    int64_t room = (int64_t)limit - c->over[worker];
+    size_t training = 0, evaluation = 0, saved = 0;
     for (int s = 0; s < any->stages->count; s++) {
         const gp_stage_plan *stage = &c->plans[c->out->modes[s]]->stage[s];
-        int64_t running = (int64_t)gp_stage_plan_running(stage);
         if (stage->worker != worker) continue;
         room -= (int64_t)stage->bytes + c->kept[s];
-        if (running > most) most = running;
+        if (stage->transient + stage->workspace > training) training = stage->transient + stage->workspace;
+        if (stage->evaluation > evaluation) evaluation = stage->evaluation;
+        saved = stage->frame_stride[GP_FRAME_SAVED] * (size_t)stage->slots[GP_FRAME_SAVED]; /* of the last one */
     }
-    return room - most;
+    return room - (int64_t)gp_memory_transients(training, evaluation, saved);
 }
 
 static void choose_modes(chooser *c) {

@@ -32,12 +32,13 @@ typedef struct planned {
     gp_durations durations;
 } planned;
 
-/* Four layers on two stages; the first ends with a linear, whose output no backward of its stage looks at. */
-static planned make(gp_schedule_kind schedule, int64_t samples) {
+/* Four layers on one stage or two; the first of two ends with a linear, whose output no backward of its stage looks at.
+ */
+static planned make_cut(int stages, int micro_batches, gp_schedule_kind schedule, int64_t samples) {
     static const char model[] = "input: {shape: [16]}\n"
                                 "layers: [linear: {out: 16}, relu: {name: a}, linear: {out: 16}, linear: {out: 16}]\n"
                                 "loss: cross_entropy\n";
-    static const int64_t layers[] = {3, 1};
+    const int64_t layers[] = {stages == 1 ? 4 : 3, 1};
     const gp_device_spec devices[] = {{&gp_ref_kind, 0, 1, 0}, {&gp_ref_kind, 0, 1, 0}};
     const gp_mini_size size = {samples, true};
     planned p = {0};
@@ -46,11 +47,11 @@ static planned make(gp_schedule_kind schedule, int64_t samples) {
     if (status == GP_OK) status = gp_graph_build(gp_yaml_root(p.document), &p.graph, &err);
     const gp_plan_request request = {.graph = p.graph,
                                      .layers = layers,
-                                     .stages = 2,
+                                     .stages = stages,
                                      .devices = devices,
                                      .update = {.op = GP_OP_SGD},
                                      .batch = 32,
-                                     .micro_batches = 4,
+                                     .micro_batches = micro_batches,
                                      .schedule = {.kind = schedule},
                                      .checkpoint = GP_CHECKPOINT_EXCEPT_LAST,
                                      .sizes = &size,
@@ -60,6 +61,10 @@ static planned make(gp_schedule_kind schedule, int64_t samples) {
     if (status == GP_OK) status = gp_durations_init(p.plan, 0, p.profile, &p.durations, &err);
     if (status != GP_OK) fail_msg("%s", err.text);
     return p;
+}
+
+static planned make(gp_schedule_kind schedule, int64_t samples) {
+    return make_cut(2, 4, schedule, samples);
 }
 
 static void release(planned *p) {
@@ -99,6 +104,19 @@ static void instructions_take_the_sum_of_their_layers(void **state) {
     assert_int_equal(expect_computing(&p, GP_INSTR_BACKWARD, 0, -1, 2 * (16 + 32 + 64 + 128)), 4);
     assert_int_equal(expect_computing(&p, GP_INSTR_STEP, 0, -1, 2 * (4096 + 8192)), 1);
     assert_int_equal(expect_computing(&p, GP_INSTR_SEND, 0, -1, 0), 4);
+    release(&p);
+}
+
+/* One stage and one micro-batch: four times the profile's samples, and the update once. */
+static void a_backward_that_updates_takes_the_update(void **state) {
+    (void)state;
+    planned p = make_cut(1, 1, GP_SCHEDULE_GPIPE, 32);
+    assert_true(p.plan->stage[0].consumes);
+    assert_int_equal(expect_computing(&p, GP_INSTR_FORWARD, 0, -1, 2 * 4 * (1 + 2 + 4 + 8)), 1);
+    assert_int_equal(expect_computing(&p, GP_INSTR_BACKWARD, 0, -1,
+                                      2 * 4 * (16 + 32 + 64 + 128 + 65536 + 131072) + 2 * (4096 + 8192 + 16384)),
+                     1);
+    assert_int_equal(expect_computing(&p, GP_INSTR_STEP, 0, -1, 0), 1);
     release(&p);
 }
 
@@ -260,6 +278,7 @@ static void workers_share_processors(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(instructions_take_the_sum_of_their_layers),
+        cmocka_unit_test(a_backward_that_updates_takes_the_update),
         cmocka_unit_test(halves_of_backward_stand_apart),
         cmocka_unit_test(smaller_micro_batches_take_their_share),
         cmocka_unit_test(copies_take_latency_and_bytes),

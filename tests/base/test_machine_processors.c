@@ -104,6 +104,40 @@ static void a_quota_of_the_first_version_counts_too(void **state) {
     is_divided(0xff, (const int[]){3, 0, 0}, (const uint64_t[]){0x7, 0, 0});
 }
 
+static uint32_t spins(uint64_t allowed, int threads) {
+    const cpu_set_t set = set_of(allowed);
+    return gp_processors_spin(root, &set, threads);
+}
+
+/* As many threads as processors may spin, no more. */
+static void threads_spin_if_each_has_a_processor(void **state) {
+    (void)state;
+    assert_true(spins(0xa5, 4) > 0);
+    assert_int_equal(spins(0xa5, 5), 0);
+    give("/proc/self/cgroup", "0::/job\n");
+    give("/proc/self/mountinfo", "30 23 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+    give("/sys/fs/cgroup/job/cpu.max", "250000 100000\n");
+    assert_true(spins(0xa5, 2) > 0);
+    assert_int_equal(spins(0xa5, 3), 0);
+}
+
+/* The affinity mask counts. */
+static void this_machine_spins_likewise(void **state) {
+    (void)state;
+    cpu_set_t own, one;
+    size_t first = 0;
+    assert_int_equal(sched_getaffinity(0, sizeof own, &own), 0);
+    assert_int_equal(gp_machine_spin(CPU_COUNT(&own) + 1), 0);
+    if (CPU_COUNT(&own) < 2) skip();
+    while (!CPU_ISSET(first, &own)) first++;
+    CPU_ZERO(&one);
+    CPU_SET(first, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    uint32_t spin = gp_machine_spin(2);
+    assert_int_equal(sched_setaffinity(0, sizeof own, &own), 0);
+    assert_int_equal(spin, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(groups_have_processors_of_their_own, make_root, remove_root),
@@ -111,6 +145,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(each_core_comes_before_any_second_thread, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_quota_counts_in_whole_processors, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_quota_of_the_first_version_counts_too, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(threads_spin_if_each_has_a_processor, make_root, remove_root),
+        cmocka_unit_test(this_machine_spins_likewise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 
+import surroundings  # noqa: F401
+
 NETWORKS = {
     "batch norm": "batch_norm, relu, max_pool: 2, batch_norm, gelu, dropout: 0.2, avg_pool: 2, batch_norm, relu",
     "other norms": "instance_norm: {affine: true}, leaky_relu, max_pool: {kernel: 3, stride: 2, pad: 1}, group_norm: 2, silu, "

@@ -146,6 +146,21 @@ class Memory(unittest.TestCase):
         account = self.account()
         self.assertLess(account["resident_bytes"], account["planned_bytes"] + 16 * MIB)
 
+    @unittest.skipIf("--unbounded" in sys.argv, "sanitizers take memory that no plan knows")
+    def test_changed_keys_take_no_more(self):
+        """The snapshot that the run goes on from is written again, with the changed keys, through the planned buffer."""
+        saving = config("{batch: 8, train: {synthetic: {samples: 64}}}", out=16384, train="{steps: 2, save_every: 2}")
+        done = self.run_program(saving)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        with open(self.path("c.yaml"), "w") as file:
+            file.write(saving.replace("steps: 2, save_every: 2", "steps: 4"))
+        command = [PROGRAM, "-o", self.path("run"), "--resume", "--set", "optimizer.sgd.lr=0.02", self.path("c.yaml")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("from step 3 on: optimizer.sgd.lr is 0.02", done.stdout)
+        account = self.account()
+        self.assertLess(account["resident_bytes"], account["planned_bytes"] + 16 * MIB)
+
     def refused(self, text, limit):
         """What a run needs and what the limit leaves, by the sentence that refuses it."""
         done = self.run_program(text, limit=limit)

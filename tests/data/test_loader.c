@@ -3,6 +3,8 @@
 #include "data/fixture.h"
 
 #include <dirent.h>
+#include <pthread.h>
+#include <sched.h>
 
 #include "base/philox.h"
 #include "data/safetensors.h"
@@ -731,6 +733,71 @@ static void recording_is_switched_and_bounded(void **state) {
     gp_dataset_close(&dataset);
 }
 
+/* A thread with a policy that makes a loader, takes its first mini-batch, and counts the process's threads by policy.
+ */
+typedef struct chooser {
+    gp_dataset *dataset;
+    int policy;
+    struct sched_param param;
+    gp_status status;
+    gp_error err;
+    bool refused; /* the system does not allow this policy */
+    int batch, same;
+} chooser;
+
+static void count_policies(chooser *me) {
+    DIR *folder = opendir("/proc/self/task");
+    if (!folder) return;
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        if (entry->d_name[0] == '.') continue;
+        int policy = sched_getscheduler(atoi(entry->d_name));
+        me->batch += policy == SCHED_BATCH;
+        me->same += policy == me->policy;
+    }
+    closedir(folder);
+}
+
+static void *load_with_policy(void *argument) {
+    chooser *me = argument;
+    gp_loader *loader = NULL;
+    const gp_batch *batch;
+    gp_loader_options options = usual_options();
+    options.threads = 1;
+    me->refused = sched_setscheduler(0, me->policy, &me->param) != 0;
+    if (me->refused) return NULL;
+    me->status = gp_loader_create(me->dataset, &spec, &options, &loader, &me->err);
+    if (me->status == GP_OK) me->status = gp_loader_take(loader, &batch, &me->err);
+    if (me->status == GP_OK) count_policies(me);
+    gp_loader_destroy(&loader);
+    return NULL;
+}
+
+static chooser choose(gp_dataset *dataset, int policy, int priority) {
+    chooser one = {.dataset = dataset, .policy = policy, .param = {.sched_priority = priority}};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, load_with_policy, &one), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(one.status, GP_OK);
+    return one;
+}
+
+/* Of the usual policy the loader makes "batch"; any other is the user's choice. */
+static void a_policy_of_the_user_stays(void **state) {
+    (void)state;
+    static const struct { int policy, priority; } kept[] = {{SCHED_IDLE, 0}, {SCHED_FIFO, 1}, {SCHED_RR, 1}};
+    if (sched_getscheduler(0) != SCHED_OTHER) skip();
+    gp_dataset *dataset = open_data("policy");
+    chooser usual = choose(dataset, SCHED_OTHER, 0);
+    assert_int_equal(usual.batch, 1);
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        chooser its = choose(dataset, kept[i].policy, kept[i].priority);
+        if (its.refused) continue;
+        assert_int_equal(its.batch, 0);
+        assert_int_equal(its.same, 2);
+    }
+    gp_dataset_close(&dataset);
+}
+
 static int run_with(int count, const struct CMUnitTest *tests, size_t number) {
     char name[40];
     snprintf(name, sizeof name, "%d threads", count);
@@ -762,6 +829,7 @@ int main(void) {
         cmocka_unit_test(what_it_takes_is_known_before),
         cmocka_unit_test(reading_is_recorded),
         cmocka_unit_test(recording_is_switched_and_bounded),
+        cmocka_unit_test(a_policy_of_the_user_stays),
     };
     int failed = 0;
     for (int count = 1; count <= 3; count++) failed += run_with(count, tests, sizeof tests / sizeof *tests);

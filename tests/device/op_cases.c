@@ -398,12 +398,12 @@ static void make_avg_pool(maker *m) {
 
 /* n, h, w, channels, and how often each row and column is repeated. */
 static void make_upsample(maker *m) {
-    static const int64_t corners[][6] = {
-        {1, 1, 1, 1, 1, 1}, {2, 3, 5, 17, 2, 3}, {1, 2, 2, 64, 1, 4}, {3, 1, 1, 65, 7, 1}, {1, 1, 2, 3, 40, 33}};
+    static const int64_t corners[][6] = {{1, 1, 1, 1, 1, 1},  {2, 3, 5, 17, 2, 3},  {1, 2, 2, 64, 1, 4},
+                                         {3, 1, 1, 65, 7, 1}, {1, 1, 2, 3, 40, 33}, {2, 3, 2, 24, 2, 2}};
     draws *random = &m->random;
     int64_t c[6] = {1 + draw_below(random, 3), 1 + draw_below(random, 6), 1 + draw_below(random, 6),
                     draw_channels(random),     1 + draw_below(random, 4), 1 + draw_below(random, 4)};
-    if (m->out->number < 5) memcpy(c, corners[m->out->number], sizeof c);
+    if (m->out->number < 6) memcpy(c, corners[m->out->number], sizeof c);
     const int64_t x[] = {c[0], c[1], c[2], c[3]}, y[] = {c[0], c[1] * c[4], c[2] * c[5], c[3]};
     bool forward = m->out->desc.kind == GP_OP_UPSAMPLE_FORWARD;
     put_like(m, 0, 4, forward ? x : y, GP_CASE_NORMAL);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/sync.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/cpu_pool.h"
 #include "device/device.h"
@@ -103,14 +104,15 @@ static gp_op_desc relu_desc(gp_dtype dtype) {
     return desc;
 }
 
+/* In groups: oneDNN's own convolution computes it, which overwrites. */
 static gp_op_desc conv_weights_desc(uint32_t flags, gp_dtype dtype) {
     gp_op_desc desc;
     gp_op_desc_init(&desc, GP_OP_CONV_BACKWARD_WEIGHTS);
     desc.threads = 1;
     desc.flags = flags;
     for (int i = 0; i < 2; i++) desc.operand[i] = gp_tensor_plain(dtype, 4, (const int64_t[]){1, 4, 4, 8});
-    desc.operand[2] = gp_tensor_plain(dtype, 4, (const int64_t[]){8, 8, 1, 1});
-    desc.attributes.conv = (gp_conv_attributes){{1, 1}, {1, 1}, {0, 0}, {1, 1}, 1};
+    desc.operand[2] = gp_tensor_plain(dtype, 4, (const int64_t[]){8, 4, 1, 1});
+    desc.attributes.conv = (gp_conv_attributes){{1, 1}, {1, 1}, {0, 0}, {1, 1}, 2};
     return desc;
 }
 
@@ -261,6 +263,30 @@ static void test_pool(void **state) {
     }
 }
 
+/* Each thread's time of spinning, in one item each. */
+static void note_spin(void *context, int64_t begin, int64_t end) {
+    uint32_t *spins = context;
+    for (int64_t i = begin; i < end; i++) spins[i] = gp_wait_spins();
+}
+
+/* Helpers spin for a shorter time than the worker that creates the pool, and not at all if it does not. */
+static void test_spin_of_helpers(void **state) {
+    (void)state;
+    enum { THREADS = 3 };
+    static const struct { uint32_t worker, helpers; } cases[] = {{0, 0}, {40, 40}, {2000, 100}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        gp_cpu_pool *pool = NULL;
+        uint32_t spins[THREADS];
+        gp_wait_spin(cases[i].worker);
+        ASSERT_OK(gp_cpu_pool_create(THREADS, &pool, &err));
+        gp_cpu_pool_for(pool, THREADS, 1, note_spin, spins);
+        gp_cpu_pool_destroy(&pool);
+        gp_wait_spin(0);
+        assert_int_equal(spins[0], cases[i].worker);
+        for (int t = 1; t < THREADS; t++) assert_int_equal(spins[t], cases[i].helpers);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory),
@@ -271,6 +297,7 @@ int main(void) {
         cmocka_unit_test(test_wrong_target),
         cmocka_unit_test(test_statistics),
         cmocka_unit_test(test_pool),
+        cmocka_unit_test(test_spin_of_helpers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

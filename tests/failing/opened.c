@@ -11,5 +11,5 @@ gp_status opened_config(const char *name, const char *const *changes, gp_config 
 gp_status opened_session(const char *name, const char *const *changes, gp_session **out, gp_error *err) {
     gp_config *config = NULL;
     GP_RETURN_IF_FAILED(opened_config(name, changes, &config, err));
-    return gp_session_open(&config, out, err);
+    return gp_session_open(&config, NULL, out, err);
 }

@@ -160,7 +160,7 @@ static gp_status balance_with(const gp_session_options *options, gp_error *err) 
     gp_config *config = NULL;
     gp_session *session = NULL;
     GP_RETURN_IF_FAILED(opened_config("balanced.yaml", NULL, &config, err));
-    GP_RETURN_IF_FAILED(gp_session_open_for(&config, options, &session, err));
+    GP_RETURN_IF_FAILED(gp_session_open(&config, options, &session, err));
     FILE *out = fopen("/dev/null", "w");
     const gp_command command = {.config = fixture_path("balanced.yaml")};
     gp_status status = out ? gp_balance_report(session, &command, out, err) : gp_fail(err, GP_IO, "the scenario's own");

@@ -144,7 +144,7 @@ static gp_status resume_with(const char *const *changes, gp_error *err) {
     GP_RETURN_IF_FAILED(opened_config("c.yaml", changes, &config, err));
     gp_status status = gp_resume_open(&config, folder, &resume, err);
     const gp_session_options options = {.resumes = true, .step = resume.step};
-    if (status == GP_OK) status = gp_session_open_for(&config, &options, &session, err);
+    if (status == GP_OK) status = gp_session_open(&config, &options, &session, err);
     if (status == GP_OK) status = gp_resume_check(&resume, session, folder, err);
     if (status == GP_OK) status = train(session, folder, &resume, NULL, err);
     gp_resume_close(&resume);

@@ -44,7 +44,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     gp_status status = gp_config_load(GP_TO_RUN, argv[1], (const char *const *)argv + 2, argc - 2, &config, &err);
-    if (status == GP_OK) status = gp_session_open(&config, &session, &err);
+    if (status == GP_OK) status = gp_session_open(&config, NULL, &session, &err);
     if (status == GP_OK) status = print_work(session, &err);
     if (status != GP_OK) fprintf(stderr, "count_work: %s\n", err.text);
     gp_session_close(&session);

@@ -44,7 +44,7 @@ void harness_plan(harness *h, const harness_options *options) {
         .update = options->update ? *options->update : sgd,
         .clip_norm = options->clip_norm,
         .norms = options->norms,
-        .apart = options->apart,
+        .unshared = options->unshared,
         .unfused = options->unfused,
         .pin = options->pin,
         .batch = options->batch,

@@ -33,7 +33,7 @@ typedef struct harness_options {
     bool norms;                /* found though nothing is clipped */
     const gp_update *update;   /* NULL: SGD with momentum */
     bool unfused;              /* each op by itself */
-    bool apart;                /* buffers share no bytes */
+    bool unshared;             /* buffers share no bytes */
     bool pin;                  /* workers have processors of their own */
     bool no_notes;             /* queues write no progress notes */
 } harness_options;

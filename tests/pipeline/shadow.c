@@ -174,7 +174,7 @@ static gp_status before_instr(void *context, const gp_site *site, gp_error *err)
     memcpy(w->before, arena, bytes);
     memset(w->marks, 0, bytes);
     w->touches.count = 0;
-    GP_RETURN_IF_FAILED(gp_plan_touches(plan, &plan->minis[site->mini], site->worker, site->pc, &w->touches, err));
+    GP_RETURN_IF_FAILED(touches_list(plan, &plan->minis[site->mini], site->worker, site->pc, &w->touches, err));
     GP_RETURN_IF_FAILED(shadow_check_touches(s, w, err));
     if (site->instr->op == GP_INSTR_SEND) {
         atomic_store(&s->pulled[(size_t)site->instr->edge * (size_t)s->pieces + site->instr->micro], 0);

@@ -2,7 +2,7 @@
  * hooks of a run and in those of the wrapper around its devices. One at a time in a process.
  *
  * Before an instruction every byte that is nobody's is overwritten with a pattern, so that a run that reads one ends
- * with other bits; what the instruction reads, by the plan's word (gp_plan_touches), must be its own and written; what
+ * with other bits; what the instruction reads, by the plan's word (touches_list), must be its own and written; what
  * it writes must be its own or nobody's. After it, no byte but those may have changed. The same for each op. When a
  * byte is nobody's again follows from the program by rules of the shadow's own, not the planner's:
  *   a stash ends with its micro-batch's backward (in evaluation: forward), a saved slot with its backward, an outbox

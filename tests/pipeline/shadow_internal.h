@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "pipeline/shadow.h"
+#include "plan/touches.h"
 
 /* Owners of bytes; a slot's are LIFE + its number. */
 enum { NOBODY, KEPT /* from step to step */, MINI_BATCH /* until the program's end */, INSTRUCTION, LIFE };
@@ -21,7 +22,7 @@ typedef struct worker_shadow {
     uint32_t *owner;               /* [byte] */
     unsigned char *before, *marks; /* [byte] copy of the arena; MAY_READ, MAY_WRITE */
     unsigned char *op_before, *op_marks;
-    gp_touches touches;
+    arena_touches touches;
     life *lives;      /* [(stage·frames + frame)·pieces + micro] */
     gp_wait *pending; /* sent and perhaps not yet pulled */
     size_t pending_count, pending_capacity;

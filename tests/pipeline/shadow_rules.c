@@ -89,9 +89,9 @@ static bool find_part(const gp_plan *plan, const gp_stage_plan *stage, int piece
         const gp_param_plan *param = &stage->params[p];
         bool kept = within(at, bytes, param->master, param->stored);
         kept = kept || within(at, bytes, param->copy.offset, param->copy.bytes);
-        for (int i = 0; i < GP_UPDATE_MAX_STATES && param->trained; i++)
-            kept = kept || (param->state[i] && within(at, bytes, param->state[i], param->stored));
-        bool grad = param->trained && !stage->consumes && within(at, bytes, param->grad, param->grad_bytes);
+        for (int i = 0; i < plan->update.states && param->trained; i++)
+            kept = kept || within(at, bytes, param->state[i], param->stored);
+        bool grad = within(at, bytes, param->grad, param->grad_bytes);
         if (!kept && !grad) continue;
         *out = (part){.owner = kept ? KEPT : MINI_BATCH,
                       .writable = kept ? updates : gp_instr_is_backward(instr),
@@ -102,7 +102,7 @@ static bool find_part(const gp_plan *plan, const gp_stage_plan *stage, int piece
 }
 
 /* Whether others pull bytes of the stretch from the micro-batch's saved slot: they may still do so in its backward. */
-static bool is_sent(const shadow *s, const worker_shadow *w, const gp_touch *touch) {
+static bool is_sent(const shadow *s, const worker_shadow *w, const arena_touch *touch) {
     const gp_mini_plan *mini = &plan_of(s)->minis[w->site.mini];
     const gp_program *program = &mini->programs->worker[w->site.worker];
     for (size_t pc = 0; pc < w->site.pc; pc++) {
@@ -118,7 +118,7 @@ static bool is_sent(const shadow *s, const worker_shadow *w, const gp_touch *tou
 }
 
 /* Whose a stretch is that the instruction touches; refuses where it is none of its business. */
-static gp_status judge(const shadow *s, worker_shadow *w, const gp_touch *touch, uint32_t *owner, gp_error *err) {
+static gp_status judge(const shadow *s, worker_shadow *w, const arena_touch *touch, uint32_t *owner, gp_error *err) {
     const gp_plan *plan = plan_of(s);
     const gp_instr *instr = w->site.instr;
     const gp_stage_plan *stage = &plan->stage[instr->stage];
@@ -165,7 +165,7 @@ static gp_status judge(const shadow *s, worker_shadow *w, const gp_touch *touch,
 
 gp_status shadow_check_touches(const shadow *s, worker_shadow *w, gp_error *err) {
     for (size_t t = 0; t < w->touches.count; t++) {
-        const gp_touch *touch = &w->touches.items[t];
+        const arena_touch *touch = &w->touches.items[t];
         uint32_t owner = NOBODY;
         GP_RETURN_IF_FAILED(judge(s, w, touch, &owner, err));
         for (size_t i = touch->offset, end = i + touch->bytes; i < end; i = shadow_owner_end(w, i, end)) {

@@ -14,6 +14,7 @@
 #include "device/ref/ref.h"
 #include "pipeline/networks.h"
 #include "pipeline/shadow.h"
+#include "plan/touches.h"
 
 enum { MAX_STAGES = 5, BATCH = 10, LAST = 7, EVALUATED = 9 };
 
@@ -139,6 +140,8 @@ static void test_updates_in_the_backward(void **state) {
                 harness_plan(&h, &options);
                 assert_true(h.plan->stage[0].consumes);
                 assert_int_equal(h.plan->stage[0].memory[GP_MEMORY_GRADIENTS], 0);
+                for (int p = 0; p < h.plan->stage[0].param_count; p++)
+                    assert_true(h.plan->stage[0].params[p].grad == GP_NO_OFFSET);
                 harness_end(&h);
                 assert_true(train_watched(&options, 0xFF) == hash);
                 assert_true(train_plainly(&options) == hash);
@@ -148,15 +151,15 @@ static void test_updates_in_the_backward(void **state) {
 /* Which units of an arena some instruction or the refresh touches; a unit is what everything is aligned to. */
 static void check_use(const gp_plan *plan, int worker) {
     size_t units = plan->arena[worker] / GP_ALIGNMENT;
-    gp_touches touches = {0};
+    arena_touches touches = {0};
     gp_error err = {0};
     bool *used = NULL;
     assert_int_equal(GP_NEW(&used, units, &err), GP_OK);
     for (int m = 0; m < plan->mini_count; m++)
         for (size_t pc = 0; pc < plan->minis[m].programs->worker[worker].count; pc++)
-            assert_int_equal(gp_plan_touches(plan, &plan->minis[m], worker, pc, &touches, &err), GP_OK);
+            assert_int_equal(touches_list(plan, &plan->minis[m], worker, pc, &touches, &err), GP_OK);
     for (size_t t = 0; t < touches.count; t++) {
-        const gp_touch *touch = &touches.items[t];
+        const arena_touch *touch = &touches.items[t];
         assert_true(touch->offset + touch->bytes <= plan->arena[worker]);
         for (size_t u = touch->offset / GP_ALIGNMENT; u * GP_ALIGNMENT < touch->offset + touch->bytes; u++)
             used[u] = true;

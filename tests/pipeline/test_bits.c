@@ -362,7 +362,7 @@ static void test_clipping(void **state) {
 
 /* Values, workspaces and gradients lie over one another where one is dead before the next is written: as if each had
  * bytes of its own. */
-static void check_apart(const network *net, sizes cutting, const gp_device_kind *kind) {
+static void check_unshared(const network *net, sizes cutting, const gp_device_kind *kind) {
     static const gp_schedule h1 = {.kind = GP_SCHEDULE_ZB_H1};
     harness_options options = {.kind = kind,
                                .micro_batches = cutting.micro_batches,
@@ -374,9 +374,9 @@ static void check_apart(const network *net, sizes cutting, const gp_device_kind 
             for (int split = 0; split < 2; split++) {
                 options.checkpoint = (gp_checkpoint_mode)mode;
                 options.schedule = split ? h1 : (gp_schedule){0};
-                options.apart = true;
+                options.unshared = true;
                 uint64_t expected = train(net, &net->cuts[c], options, 2);
-                options.apart = false;
+                options.unshared = false;
                 if (train(net, &net->cuts[c], options, 2) != expected)
                     fail_msg("%s on %s, cut %d, checkpoint mode %d: shared bytes change the result", net->name,
                              kind->name, c, mode);
@@ -385,11 +385,11 @@ static void check_apart(const network *net, sizes cutting, const gp_device_kind 
 
 static void test_shared_bytes(void **state) {
     (void)state;
-    check_apart(&skips, three, &gp_cpu_kind);
-    check_apart(&pictures, one_piece, &gp_cpu_kind);
-    check_apart(&pictures, three, &gp_ref_kind);
-    check_apart(&vectors, one_piece, &gp_ref_kind);
-    check_apart(&samples, three, &gp_cpu_kind);
+    check_unshared(&skips, three, &gp_cpu_kind);
+    check_unshared(&pictures, one_piece, &gp_cpu_kind);
+    check_unshared(&pictures, three, &gp_ref_kind);
+    check_unshared(&vectors, one_piece, &gp_ref_kind);
+    check_unshared(&samples, three, &gp_cpu_kind);
 }
 
 /* ---- schedules --------------------------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "base/machine_processors.h"
 #include "base/memory.h"
 #include "device/cpu/cpu.h"
 #include "device/ref/ref.h"
@@ -165,11 +166,49 @@ static void pinned_workers_share_no_processor(void **state) {
     assert_int_equal(sched_setaffinity(0, sizeof own, &own), 0);
 }
 
+/* The time for which workers of these kinds spin. */
+static uint32_t spin_of(const gp_device_kind *kind, const gp_device_kind *odd) {
+    harness h;
+    harness_options its = options;
+    its.stages = 2;
+    its.layers = (const int64_t[]){8, 9};
+    its.kind = kind;
+    its.odd = odd;
+    harness_plan(&h, &its);
+    harness_start(&h, NULL);
+    uint32_t spin = gp_run_spin(h.run);
+    harness_end(&h);
+    return spin;
+}
+
+/* It spins too, so a CPU worker needs a processor beside it. */
+static void a_worker_of_a_gpu_counts_as_one_thread(void **state) {
+    (void)state;
+    gp_device_kind gpu = gp_ref_kind;
+    cpu_set_t own, one;
+    size_t first = 0;
+    gpu.name = "gpu";
+    gpu.on_host = false;
+    assert_int_equal(sched_getaffinity(0, sizeof own, &own), 0);
+    while (!CPU_ISSET(first, &own)) first++;
+    CPU_ZERO(&one);
+    CPU_SET(first, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    uint32_t mixed = spin_of(&gp_ref_kind, &gpu), gpus = spin_of(&gpu, &gpu);
+    assert_int_equal(sched_setaffinity(0, sizeof own, &own), 0);
+    assert_int_equal(mixed, 0);
+    assert_int_equal(gpus, 0);
+    if (gp_machine_spin(2) == 0) skip();
+    assert_true(spin_of(&gp_ref_kind, &gpu) > 0);
+    assert_true(spin_of(&gpu, &gpu) > 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_command_wakes_the_workers_that_it_concerns),
         cmocka_unit_test(a_list_is_what_its_tensors_are),
         cmocka_unit_test(pinned_workers_share_no_processor),
+        cmocka_unit_test(a_worker_of_a_gpu_counts_as_one_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

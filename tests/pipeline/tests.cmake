@@ -10,10 +10,12 @@ target_sources(test_allocations PRIVATE ${CMAKE_CURRENT_LIST_DIR}/allocations.c)
 target_sources(test_schedule_file PRIVATE ${schedule}/toy_graph.c)
 target_sources(test_faults PRIVATE ${CMAKE_CURRENT_LIST_DIR}/wrapper.c)
 target_sources(test_arena PRIVATE ${CMAKE_CURRENT_LIST_DIR}/wrapper.c ${CMAKE_CURRENT_LIST_DIR}/shadow.c
-               ${CMAKE_CURRENT_LIST_DIR}/shadow_rules.c ${CMAKE_CURRENT_LIST_DIR}/shadow_ops.c)
+               ${CMAKE_CURRENT_LIST_DIR}/shadow_rules.c ${CMAKE_CURRENT_LIST_DIR}/shadow_ops.c
+               ${CMAKE_CURRENT_LIST_DIR}/../plan/touches.c)
 target_sources(test_mutants PRIVATE ${schedule}/interpreter.c ${schedule}/mutate.c ${schedule}/toy_graph.c
                ${CMAKE_CURRENT_LIST_DIR}/wrapper.c ${CMAKE_CURRENT_LIST_DIR}/shadow.c
-               ${CMAKE_CURRENT_LIST_DIR}/shadow_rules.c ${CMAKE_CURRENT_LIST_DIR}/shadow_ops.c)
+               ${CMAKE_CURRENT_LIST_DIR}/shadow_rules.c ${CMAKE_CURRENT_LIST_DIR}/shadow_ops.c
+               ${CMAKE_CURRENT_LIST_DIR}/../plan/touches.c)
 gp_test(notes "unit;pipeline" 60 gp_pipeline gp_ref)
 gp_test(timeline "unit;pipeline" 60 gp_pipeline gp_ref PkgConfig::JANSSON)
 foreach(name notes timeline)

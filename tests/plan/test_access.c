@@ -13,6 +13,7 @@
 #include "device/ref/ref.h"
 #include "pipeline/harness.h"
 #include "pipeline/networks.h"
+#include "plan/touches.h"
 
 enum { MAX_STAGES = 5 };
 
@@ -58,7 +59,7 @@ static void see(const gp_stages *stages, const gp_instr *instr, int frame, unsig
 }
 
 /* The slot that a range lies in, in whole; false: it lies outside all slots. */
-static bool find_slot(const gp_stage_plan *stage, const gp_touch *touch, int *frame, uint16_t *slot, size_t *start) {
+static bool find_slot(const gp_stage_plan *stage, const arena_touch *touch, int *frame, uint16_t *slot, size_t *start) {
     for (int f = 0; f < GP_FRAMES; f++) {
         size_t base = stage->base + stage->frame_base[f], stride = stage->frame_stride[f];
         if (touch->offset < base || touch->offset >= base + stride * (size_t)stage->slots[f]) continue;
@@ -74,12 +75,12 @@ static bool find_slot(const gp_stage_plan *stage, const gp_touch *touch, int *fr
 /* What it writes itself and reads later is no read of the slot. */
 static void check_touches(const gp_plan *plan, const gp_mini_plan *mini, int worker, size_t pc, char *written) {
     const gp_instr *instr = &mini->programs->worker[worker].instrs[pc];
-    gp_touches touches = {0};
+    arena_touches touches = {0};
     gp_error err = {0};
     memset(written, 0, plan->arena[worker]);
-    assert_int_equal(gp_plan_touches(plan, mini, worker, pc, &touches, &err), GP_OK);
+    assert_int_equal(touches_list(plan, mini, worker, pc, &touches, &err), GP_OK);
     for (size_t i = 0; i < touches.count; i++) {
-        const gp_touch *touch = &touches.items[i];
+        const arena_touch *touch = &touches.items[i];
         int frame = 0;
         uint16_t slot = 0;
         size_t start = 0;

@@ -11,6 +11,7 @@
 #include "device/ref/ref.h"
 #include "pipeline/harness.h"
 #include "pipeline/networks.h"
+#include "plan/touches.h"
 
 enum { MAX_STAGES = 5 };
 
@@ -75,7 +76,7 @@ typedef struct view {
 /* What a receive reads lies in the sender's arena. */
 typedef struct reach {
     int worker;
-    gp_touch touch;
+    arena_touch touch;
 } reach;
 
 typedef struct reaches {
@@ -138,9 +139,9 @@ static size_t add_parts(const view *v, const node *n, reach *out) {
 
 static reaches reaches_of(const view *v, const node *n) {
     gp_error err = {0};
-    gp_touches touches = {0};
+    arena_touches touches = {0};
     reaches out = {0};
-    assert_int_equal(gp_plan_touches(v->plan, v->mini, n->worker, n->pc, &touches, &err), GP_OK);
+    assert_int_equal(touches_list(v->plan, v->mini, n->worker, n->pc, &touches, &err), GP_OK);
     out.items = calloc(touches.count + MAX_STAGES + 1, sizeof *out.items);
     assert_non_null(out.items);
     /* A send or post touches nothing itself: it says that others may. */
@@ -160,7 +161,7 @@ static reaches reaches_of(const view *v, const node *n) {
 static bool conflicts(const reaches *a, const reaches *b) {
     for (size_t i = 0; i < a->count; i++)
         for (size_t j = 0; j < b->count; j++) {
-            const gp_touch *x = &a->items[i].touch, *y = &b->items[j].touch;
+            const arena_touch *x = &a->items[i].touch, *y = &b->items[j].touch;
             if (a->items[i].worker == b->items[j].worker && (x->write || y->write) &&
                 x->offset < y->offset + y->bytes && y->offset < x->offset + x->bytes)
                 return true;

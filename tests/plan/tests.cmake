@@ -10,6 +10,8 @@ target_link_options(test_plan_size PRIVATE -Wl,--wrap=malloc,--wrap=calloc,--wra
 foreach(name access copy_order memory plan_size queues)
   target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/../pipeline/harness.c)
 endforeach()
+target_sources(test_access PRIVATE ${CMAKE_CURRENT_LIST_DIR}/touches.c)
+target_sources(test_queues PRIVATE ${CMAKE_CURRENT_LIST_DIR}/touches.c)
 set_tests_properties(memory PROPERTIES LABELS "pipeline;threads;machine")
 gp_test(meets "unit;pipeline" 60 gp_plan)
 target_sources(test_meets PRIVATE ${CMAKE_CURRENT_LIST_DIR}/../schedule/toy_graph.c)

@@ -14,6 +14,8 @@
 
 #include <cmocka.h>
 
+#include "base/machine_processors.h"
+#include "base/sync.h"
 #include "device/ref/ref.h"
 #include "profile/bench.h"
 #include "profile/measure.h"
@@ -494,6 +496,61 @@ static void whoever_fails_ends_it_for_all(void **state) {
     }
 }
 
+/* ---- waits ------------------------------------------------------------------------------------------------------- */
+
+/* The least and the most time of spinning, of the threads that open devices and that run ops. */
+static struct { atomic_uint least, most; } spun;
+
+static void look_at_spin(void) {
+    unsigned now = gp_wait_spins();
+    if (now < atomic_load(&spun.least)) atomic_store(&spun.least, now);
+    if (now > atomic_load(&spun.most)) atomic_store(&spun.most, now);
+}
+
+static gp_status open_spinning(const gp_device_spec *spec, gp_device **out, gp_error *err) {
+    const gp_device_spec one = {spec->kind, 0, 1, spec->memory};
+    look_at_spin();
+    return gp_ref_kind.open(&one, out, err);
+}
+
+static gp_status run_spinning(gp_stream *stream, const gp_device_op *op, const gp_op_args *args, gp_error *err) {
+    look_at_spin();
+    return gp_ref_kind.run(stream, op, args, err);
+}
+
+static void expect_spin(bool at_once, int threads, bool away, uint32_t expected) {
+    static gp_device_kind kind, other;
+    kind = other = gp_ref_kind;
+    kind.open = other.open = open_spinning;
+    kind.run = other.run = run_spinning;
+    other.name = "other";
+    other.on_host = !away;
+    other.fetch = fetch_nothing;
+    const gp_device_spec specs[] = {{&kind, 0, threads, 0}, {&other, 0, 1, 0}};
+    atomic_store(&spun.least, UINT32_MAX);
+    atomic_store(&spun.most, 0);
+    measured m = measure_as(
+        MODEL, &(gp_measure_request){.devices = specs, .device_count = 2, .at_once = at_once, .seconds = 0.01});
+    if (m.status != GP_OK) fail_msg("%s", m.err.text);
+    release(&m);
+    assert_int_equal(atomic_load(&spun.least), expected);
+    assert_int_equal(atomic_load(&spun.most), expected);
+    assert_int_equal(gp_wait_spins(), 0);
+}
+
+static void threads_spin_as_in_a_run(void **state) {
+    (void)state;
+    cpu_set_t own;
+    assert_int_equal(sched_getaffinity(0, sizeof own, &own), 0);
+    int processors = CPU_COUNT(&own);
+    for (int away = 0; away < 2; away++) {
+        expect_spin(true, processors, away, 0);
+        expect_spin(true, 1, away, gp_machine_spin(2));
+        expect_spin(false, processors + 1, away, 0);
+        expect_spin(false, processors, away, gp_machine_spin(processors));
+    }
+}
+
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 static void expect_median(double *values, size_t count, double median, double spread) {
@@ -542,6 +599,7 @@ int main(void) {
         cmocka_unit_test(a_failure_is_told),
         cmocka_unit_test(devices_of_the_host_work_at_the_same_time),
         cmocka_unit_test(whoever_fails_ends_it_for_all),
+        cmocka_unit_test(threads_spin_as_in_a_run),
         cmocka_unit_test(medians_and_their_spread),
         cmocka_unit_test(copies_are_fitted),
     };

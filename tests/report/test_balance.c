@@ -41,7 +41,7 @@ static gp_session *open_with(const char *pipeline) {
     gp_error err = {0};
     gp_session *session = NULL;
     gp_config *config = fixture_config(with(pipeline), NULL);
-    if (gp_session_open(&config, &session, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_session_open(&config, NULL, &session, &err) != GP_OK) fail_msg("%s", err.text);
     return session;
 }
 
@@ -82,7 +82,7 @@ static void names_are_kept(void **state) {
                                        "model.layers.6.sequential.checkpoint=false", "pipeline.checkpoint=always",
                                        "model.layers.1.linear.checkpoint=true", NULL};
     config = fixture_config(with("devices: [cpu]"), sets);
-    if (gp_session_open(&config, &session, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_session_open(&config, NULL, &session, &err) != GP_OK) fail_msg("%s", err.text);
     for (int n = 0; n < session->graph->node_count; n++) {
         const char *name = session->graph->nodes[n].name;
         assert_int_equal(session->keeps[n], strcmp(name, "b.1") == 0 || strcmp(name, "s.2") == 0);
@@ -307,7 +307,7 @@ static void memory_is_kept_where_any_cut_keeps_it(void **state) {
             snprintf(pipeline, sizeof pipeline, "devices: [%s, %s]", limited == 1 ? roomy : tight,
                      limited == 0 ? roomy : tight);
             gp_config *config = fixture_config(with(pipeline), NULL);
-            gp_status status = gp_session_open(&config, &session, &err);
+            gp_status status = gp_session_open(&config, NULL, &session, &err);
             bool some = false;
             for (int cut = 1; cut < LAYERS && !some; cut++) {
                 char numbers[300];
@@ -315,7 +315,7 @@ static void memory_is_kept_where_any_cut_keeps_it(void **state) {
                 gp_session *fixed = NULL;
                 snprintf(numbers, sizeof numbers, "%s\n  balance: [%d, %d]", pipeline, cut, LAYERS - cut);
                 gp_config *of = fixture_config(with(numbers), NULL);
-                some = gp_session_open(&of, &fixed, &ignored) == GP_OK;
+                some = gp_session_open(&of, NULL, &fixed, &ignored) == GP_OK;
                 gp_session_close(&fixed);
             }
             if ((status == GP_OK) != some)
@@ -350,7 +350,7 @@ static void a_small_device_is_spared(void **state) {
     snprintf(devices, sizeof devices, "devices: [cpu, {cpu: {threads: 2, memory: %zu}}]", limit);
     snprintf(pipeline, sizeof pipeline, "%s\n  balance: [3, 5]", devices);
     gp_config *config = fixture_config(with(pipeline), NULL);
-    assert_int_equal(gp_session_open(&config, &session, &err), GP_CONFIG);
+    assert_int_equal(gp_session_open(&config, NULL, &session, &err), GP_CONFIG);
     snprintf(wanted, sizeof wanted,
              "c.yaml:18:19: the plan does not fit: worker 1 needs %s (%zu bytes), but its memory is %s (parameters ",
              gp_bytes_text(needed, even), even, gp_bytes_text(allowed, limit));
@@ -362,7 +362,7 @@ static void a_small_device_is_spared(void **state) {
     gp_session_close(&session);
     /* The weights of b.0 alone are 12 KiB. */
     config = fixture_config(with("devices: [{cpu: {memory: 6KiB}}, {cpu: {memory: 6KiB}}]"), NULL);
-    assert_int_equal(gp_session_open(&config, &session, &err), GP_CONFIG);
+    assert_int_equal(gp_session_open(&config, NULL, &session, &err), GP_CONFIG);
     if (!strstr(err.text, "; by the sizes of single layers: layer \"b.0\" alone needs at least "))
         fail_msg("%s", err.text);
 }

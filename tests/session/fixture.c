@@ -123,7 +123,7 @@ gp_session *fixture_session(const char *const *changes) {
     gp_error err = {0};
     gp_session *session = NULL;
     gp_config *config = fixture_config(FIXTURE_CONFIG, changes);
-    if (gp_session_open(&config, &session, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_session_open(&config, NULL, &session, &err) != GP_OK) fail_msg("%s", err.text);
     assert_null(config);
     return session;
 }
@@ -134,7 +134,7 @@ gp_session *fixture_resume(const char *text, const char *const *changes, const c
     gp_config *config = fixture_config(text, changes);
     if (gp_resume_open(&config, run, resume, &err) != GP_OK) fail_msg("%s", err.text);
     const gp_session_options options = {.resumes = true, .step = resume->step};
-    if (gp_session_open_for(&config, &options, &session, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_session_open(&config, &options, &session, &err) != GP_OK) fail_msg("%s", err.text);
     if (gp_resume_check(resume, session, run, &err) != GP_OK) fail_msg("%s", err.text);
     return session;
 }
@@ -143,7 +143,7 @@ void fixture_refused(const char *text, const char *const *changes, gp_status wan
     gp_error err = {0};
     gp_session *session = NULL;
     gp_config *config = fixture_config(text, changes);
-    gp_status status = gp_session_open(&config, &session, &err);
+    gp_status status = gp_session_open(&config, NULL, &session, &err);
     assert_null(config);
     if (status == GP_OK) {
         gp_session_close(&session);

@@ -71,7 +71,7 @@ static void what_a_run_lacks_takes_nothing(void **state) {
     gp_config *config = fixture_config(alone, NULL);
     gp_session *session = NULL;
     gp_error err = {0};
-    assert_int_equal(gp_session_open(&config, &session, &err), GP_OK);
+    assert_int_equal(gp_session_open(&config, NULL, &session, &err), GP_OK);
     assert_int_equal(session->host.bytes[GP_HOST_ORDER], 0);
     assert_int_equal(session->host.bytes[GP_HOST_EVALUATION], 0);
     gp_session_close(&session);
@@ -96,7 +96,7 @@ static gp_session *open_with(const gp_session_options *options, const char *cons
     gp_error err = {0};
     gp_session *session = NULL;
     gp_config *config = fixture_config(FIXTURE_CONFIG, changes);
-    if (gp_session_open_for(&config, options, &session, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_session_open(&config, options, &session, &err) != GP_OK) fail_msg("%s", err.text);
     return session;
 }
 
@@ -141,6 +141,25 @@ static void a_prediction_holds_a_mini_batch(void **state) {
     gp_session_close(&session);
 }
 
+/* A process that resumes after a change takes no copy for it; one that meets a change has it with each configuration.
+ */
+static void a_change_before_the_process_takes_no_copy(void **state) {
+    (void)state;
+    static const char changing[] = "changes={2: {optimizer.sgd.lr: 0.01}, 4: {optimizer.sgd.lr: 0.005}}";
+    gp_error err = {0};
+    gp_session *last = open_with(&(gp_session_options){.resumes = true, .step = 4}, FIXTURE_CHANGES(changing));
+    assert_int_equal(last->changes, 2);
+    assert_int_equal(last->host.bytes[GP_HOST_STATE], 0);
+    gp_session_close(&last);
+    gp_session *before = open_with(&(gp_session_options){.resumes = true, .step = 2}, FIXTURE_CHANGES(changing));
+    for (int changes = 1; changes <= 2; changes++) {
+        assert_int_equal(before->changes, changes);
+        assert_int_equal(before->host.bytes[GP_HOST_STATE], gp_state_bytes(before->plan));
+        if (changes == 1 && gp_session_change(before, &err) != GP_OK) fail_msg("%s", err.text);
+    }
+    gp_session_close(&before);
+}
+
 /* ---- against the machine ------------------------------------------------------------------------------------------
  */
 
@@ -178,12 +197,12 @@ static void what_is_refused_says_by_which_limit(void **state) {
     expect(machine_of(124 * MIB, none, none), NULL);
     expect(machine_of(124 * MIB - 1, none, none),
            "the run needs 74.0 MiB more memory (data, training: 60.0 MiB; arenas of CPU workers: 10.0 MiB; "
-           "copy of the run's state, for snapshots: 3.00 MiB), but the machine's memory, 124.0 MiB in all, has 74.0 "
+           "copy of the run's state: 3.00 MiB), but the machine's memory, 124.0 MiB in all, has 74.0 "
            "MiB left; lower data.batch");
     expect(machine_of(none, 124 * MIB, none), NULL);
     expect(machine_of(110 * MIB, 100 * MIB, none),
            "the run needs 74.0 MiB more memory (data, training: 60.0 MiB; arenas of CPU workers: 10.0 MiB; "
-           "copy of the run's state, for snapshots: 3.00 MiB), but the control group's memory (cgroup), 100.0 MiB in "
+           "copy of the run's state: 3.00 MiB), but the control group's memory (cgroup), 100.0 MiB in "
            "all, has "
            "50.0 MiB left; lower data.batch");
     expect(machine_of(none, none, 305 * MIB), NULL);
@@ -212,7 +231,7 @@ static void the_advice_is_for_the_largest_kind(void **state) {
     expect_advice(GP_HOST_ORDER, " left; set data.shuffle: false, which needs none of it");
     expect_advice(GP_HOST_READING, " left; lower data.threads");
     expect_advice(GP_HOST_RECORDS, " left; trace fewer steps (--trace-steps), or lower pipeline.micro_batches");
-    expect_advice(GP_HOST_STATE, " left; leave out train.save_every");
+    expect_advice(GP_HOST_STATE, " left; leave out train.save_every and changes");
     expect_advice(GP_HOST_PARAMETER, " left; use a smaller model");
     expect_advice(GP_HOST_THREADS, " left; use fewer threads or smaller stacks (ulimit -s)");
 }
@@ -283,12 +302,18 @@ static void a_peak_that_is_not_known_is_none(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_takes_what_it_reserves),         cmocka_unit_test(a_copy_of_the_state_is_planned_where_one_is_taken),
+        cmocka_unit_test(a_run_takes_what_it_reserves),
+        cmocka_unit_test(a_copy_of_the_state_is_planned_where_one_is_taken),
         cmocka_unit_test(what_a_run_lacks_takes_nothing),
-        cmocka_unit_test(each_loader_has_the_size_of_its_data), cmocka_unit_test(a_timeline_is_planned),
-        cmocka_unit_test(a_prediction_holds_a_mini_batch),      cmocka_unit_test(what_is_refused_says_by_which_limit),
-        cmocka_unit_test(the_advice_is_for_the_largest_kind),   cmocka_unit_test(no_size_is_too_large),
-        cmocka_unit_test(a_peak_that_is_not_known_is_none),     cmocka_unit_test(the_report_has_a_line_for_each),
+        cmocka_unit_test(each_loader_has_the_size_of_its_data),
+        cmocka_unit_test(a_timeline_is_planned),
+        cmocka_unit_test(a_prediction_holds_a_mini_batch),
+        cmocka_unit_test(a_change_before_the_process_takes_no_copy),
+        cmocka_unit_test(what_is_refused_says_by_which_limit),
+        cmocka_unit_test(the_advice_is_for_the_largest_kind),
+        cmocka_unit_test(no_size_is_too_large),
+        cmocka_unit_test(a_peak_that_is_not_known_is_none),
+        cmocka_unit_test(the_report_has_a_line_for_each),
     };
     return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
 }

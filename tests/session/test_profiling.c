@@ -56,7 +56,7 @@ static gp_session *open_with(const gp_session_options *options, const char *cons
     gp_config *config = fixture_config(FIXTURE_CONFIG, changes);
     gp_session *session = NULL;
     gp_error err = {0};
-    if (gp_session_open_for(&config, options, &session, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_session_open(&config, options, &session, &err) != GP_OK) fail_msg("%s", err.text);
     return session;
 }
 

@@ -307,7 +307,7 @@ static void norms_are_printed(void **state) {
                                              "optimizer: {sgd: {lr: 0.02}}\n";
     gp_config *config = fixture_config(text, CHANGES("train.eval_every=3"));
     gp_session *session;
-    if (gp_session_open_for(&config, &(gp_session_options){.norms = true}, &session, &err) != GP_OK)
+    if (gp_session_open(&config, &(gp_session_options){.norms = true}, &session, &err) != GP_OK)
         fail_msg("%s", err.text);
     const gp_train_options options = {.folder = fixture_new_folder(), .verbosity = GP_VERBOSE};
     if (gp_train(session, &options, &err) != GP_OK) fail_msg("%s", err.text);

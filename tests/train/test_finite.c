@@ -74,7 +74,7 @@ static gp_session *open_session(const char *text, const char *const *changes) {
     gp_error err = {0};
     gp_session *session = NULL;
     gp_config *config = fixture_config(text, changes);
-    if (gp_session_open(&config, &session, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_session_open(&config, NULL, &session, &err) != GP_OK) fail_msg("%s", err.text);
     return session;
 }
 
@@ -293,7 +293,7 @@ static gp_status predict(const char *weights, const char *eval, gp_error *err) {
     snprintf(data, sizeof data, "data.eval.tensors=%s", eval);
     gp_config *config = fixture_config(SMALL, FIXTURE_CHANGES("train.steps=0", data));
     const gp_session_options options = {.weights = fixture_path(weights)};
-    if (gp_session_open_for(&config, &options, &session, err) != GP_OK) fail_msg("%s", err->text);
+    if (gp_session_open(&config, &options, &session, err) != GP_OK) fail_msg("%s", err->text);
     int before = begin_listening();
     gp_status status = gp_predict(session, &(gp_predict_options){fixture_path("y.safetensors"), GP_QUIET, NULL}, err);
     end_listening(before);

@@ -385,7 +385,7 @@ static size_t planned_records(const char *const *changes, const gp_trace_options
     gp_error err = {0};
     gp_session *session = NULL;
     gp_config *config = fixture_config(FIXTURE_CONFIG, changes);
-    if (gp_session_open_for(&config, &(gp_session_options){.trace = trace}, &session, &err) != GP_OK)
+    if (gp_session_open(&config, &(gp_session_options){.trace = trace}, &session, &err) != GP_OK)
         fail_msg("%s", err.text);
     size_t bytes = session->host.bytes[GP_HOST_RECORDS];
     gp_session_close(&session);

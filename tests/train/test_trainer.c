@@ -206,7 +206,7 @@ static void expect_best(const char *text, const char *figure) {
     for (int i = 0; i < 2; i++) {
         gp_session *session = NULL;
         gp_config *config = fixture_config(text, i == 0 ? whole : part);
-        if (gp_session_open(&config, &session, &err) != GP_OK) fail_msg("%s", err.text);
+        if (gp_session_open(&config, NULL, &session, &err) != GP_OK) fail_msg("%s", err.text);
         if (train_session(session, folders[i], NULL, NULL, &err) != GP_OK) fail_msg("%s", err.text);
         if (i > 0) break;
         snprintf(step, sizeof step, "%lld", (long long)find_best(folders[0], figure, &best));
@@ -245,7 +245,7 @@ static void evaluations_come_when_they_are_due(void **state) {
     gp_error err = {0};
     gp_session *session = NULL;
     gp_config *config = fixture_config(without, NULL);
-    assert_int_equal(gp_session_open(&config, &session, &err), GP_OK);
+    assert_int_equal(gp_session_open(&config, NULL, &session, &err), GP_OK);
     const char *folder = fixture_new_folder();
     assert_int_equal(train_session(session, folder, NULL, NULL, &err), GP_OK);
     assert_string_equal(events_of(folder), "start s1 s2 end:done 2");
@@ -294,7 +294,7 @@ static const char *still_run(const char *data) {
     gp_session *session = NULL;
     snprintf(config_text, sizeof config_text, text, data, data);
     gp_config *config = fixture_config(config_text, NULL);
-    if (gp_session_open(&config, &session, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_session_open(&config, NULL, &session, &err) != GP_OK) fail_msg("%s", err.text);
     const char *folder = fixture_new_folder();
     if (train_session(session, folder, NULL, NULL, &err) != GP_OK) fail_msg("%s", err.text);
     return folder;

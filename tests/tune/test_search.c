@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "session/fixture.h"
+#include "tune/search_stages.h"
 
 static const char config[] = FIXTURE_MODEL "data: {train: {tensors: d.safetensors}, batch: 64}\n"
                                            "pipeline: {devices: [cpu, cpu], micro_batches: 4}\n"
@@ -60,10 +61,39 @@ static void none_is_found_where_none_can_be_made(void **state) {
     gp_search_fini(&none);
 }
 
+/* ---- checkpoint modes of stages ---------------------------------------------------------------------------------- */
+
+/* The first step recomputes nothing if all stages have just the memory for that. An evaluation takes more than a pass
+ * that trains, but uses the bytes of saved values. */
+static void memory_for_no_recompute_is_enough(void **state) {
+    (void)state;
+    gp_error err = {0};
+    gp_session *session = fixture_session(FIXTURE_CHANGES("pipeline.checkpoint=never"));
+    size_t beyond = 0;
+    char devices[128];
+    for (int w = 0; w < 2; w++) {
+        const gp_stage_plan *stage = &session->plan->stage[w];
+        size_t training = stage->transient + stage->workspace;
+        if (stage->evaluation > training) beyond += stage->evaluation - training;
+    }
+    assert_true(beyond > 0);
+    snprintf(devices, sizeof devices, "pipeline.devices=[{cpu: {memory: %zu}}, {cpu: {memory: %zu}}]",
+             session->plan->arena[0], session->plan->arena[1]);
+    gp_session_close(&session);
+    session = fixture_session(FIXTURE_CHANGES("pipeline.checkpoint=always", devices));
+    gp_stage_policy policy;
+    if (gp_search_stages(session, &policy, &err) != GP_OK) fail_msg("%s", err.text);
+    assert_non_null(policy.plan);
+    for (int s = 0; s < 2; s++) assert_int_equal(policy.modes[s], GP_CHECKPOINT_NEVER);
+    gp_stage_policy_fini(&policy);
+    gp_session_close(&session);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plan_too_large_to_make_is_refused_alone),
         cmocka_unit_test(none_is_found_where_none_can_be_made),
+        cmocka_unit_test(memory_for_no_recompute_is_enough),
     };
     return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
 }

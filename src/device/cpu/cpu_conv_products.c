@@ -131,7 +131,7 @@ static void list_products(listing *l, gp_conv_method method, gp_conv_products *i
     its->gathers = method == GP_CONV_GATHERED && !its->scatters;
 }
 
-static void products_destroy(gp_conv_products **products) {
+void gp_conv_products_destroy(gp_conv_products **products) {
     if (!*products) return;
     gp_cpu_products_destroy(&(*products)->products);
     free(*products);
@@ -145,7 +145,6 @@ gp_status gp_conv_products_plan(gp_prepared *prepared, gp_onednn_plan *plan, gp_
     listing *l;
     GP_RETURN_IF_FAILED(GP_NEW(&its, 1, err));
     plan->products = its;
-    plan->destroy_products = products_destroy;
     GP_RETURN_IF_FAILED(GP_NEW(&l, 1, err));
     *l = (listing){.shape = gp_conv_shape_of(desc), .kind = desc->kind, .weights = weights, .biased = weights > 2};
     l->accumulates = desc->flags & GP_OP_ACCUMULATE;

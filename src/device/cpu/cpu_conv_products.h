@@ -21,6 +21,7 @@ dnnl_status_t gp_conv_describe_by_taps(const gp_tensor *w, dnnl_memory_desc_t *o
 /* The plan has input, output, a bias or none, and weights, in this order. Makes the products, and books their
  * workspace. GP_UNSUPPORTED: oneDNN has no fast code for them. */
 GP_MUST_USE gp_status gp_conv_products_plan(gp_prepared *prepared, gp_onednn_plan *plan, gp_error *err);
+void gp_conv_products_destroy(struct gp_conv_products **products);
 
 dnnl_status_t gp_conv_products_bind(const struct gp_conv_products *products, gp_cpu_bound_products **out);
 size_t gp_conv_products_bound_bytes(const struct gp_conv_products *products);

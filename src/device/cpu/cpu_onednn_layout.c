@@ -37,15 +37,6 @@ static dnnl_status_t describe_weights(const gp_tensor *w, int64_t groups, dnnl_m
         (const int64_t[]){dim[0] / groups * stride[0], stride[0], stride[1], stride[2], stride[3]}, out);
 }
 
-dnnl_status_t gp_onednn_add_operand(gp_onednn_plan *plan, int slot, int operand, bool written, int rank,
-                                    const int64_t *dim, const int64_t *lies, const int64_t *dense) {
-    dnnl_memory_desc_t given = NULL, wanted = NULL;
-    dnnl_status_t status = gp_onednn_describe(rank, dim, lies, &given);
-    if (status == dnnl_success) status = gp_onednn_describe(rank, dim, dense, &wanted);
-    gp_onednn_plan_add(plan, slot, operand, written, given, wanted);
-    return status;
-}
-
 gp_status gp_onednn_clone_layout(dnnl_memory_desc_t *out, const_dnnl_memory_desc_t layout, gp_error *err) {
     if (dnnl_memory_desc_clone(out, layout) == dnnl_success) return GP_OK;
     return gp_fail(err, GP_MEMORY, "out of memory: a format of weights");

@@ -1,5 +1,5 @@
 /* What the files of cpu_onednn.h share: cpu_onednn_ops.c and cpu_onednn_conv.c say what each op asks of oneDNN,
- * cpu_onednn.c makes it, cpu_onednn_bound.c binds it and runs it. Internal to device/cpu. A plan belongs to the
+ * cpu_onednn_plan.c makes it, cpu_onednn_bound.c binds it and runs it. Internal to device/cpu. A plan belongs to the
  * prepared op that it stands in and is read-only once made: any thread may run it.
  */
 #ifndef GP_DEVICE_CPU_CPU_ONEDNN_PLAN_H
@@ -35,14 +35,14 @@ struct gp_conv_products;
 typedef struct gp_onednn_plan {
     gp_onednn_step main;               /* without a primitive: the products are in its place */
     struct gp_conv_products *products; /* of cpu_conv_products.h; NULL: none */
-    void (*destroy_products)(struct gp_conv_products **products);
     gp_conv_method method; /* of a convolution */
     int arguments;
     gp_onednn_argument argument[GP_ONEDNN_ARGUMENTS];
 } gp_onednn_plan;
 
-/* The process's engine, and attributes that say that the scratchpad comes from the caller. Valid once
- * gp_onednn_plan_start has succeeded. */
+/* The process's engine, and attributes that say that the scratchpad comes from the caller. Valid once gp_onednn_start
+ * has succeeded, as it has where there is a plan. */
+GP_MUST_USE gp_status gp_onednn_start(gp_error *err);
 dnnl_engine_t gp_onednn_engine(void);
 const_dnnl_primitive_attr_t gp_onednn_attributes(void);
 
@@ -52,6 +52,9 @@ GP_MUST_USE gp_status gp_onednn_plan_start(gp_prepared *prepared, gp_onednn_plan
 /* The plan takes both descriptors over, NULL included. */
 void gp_onednn_plan_add(gp_onednn_plan *plan, int slot, int operand, bool written, dnnl_memory_desc_t given,
                         dnnl_memory_desc_t wanted);
+/* Adds an operand that stands in memory as `lies` and that the primitive is to see as `dense`. */
+dnnl_status_t gp_onednn_add_operand(gp_onednn_plan *plan, int slot, int operand, bool written, int rank,
+                                    const int64_t *dim, const int64_t *lies, const int64_t *dense);
 /* Fills in the plan of a prepared op, which is released where that fails. */
 typedef gp_status gp_onednn_planner(gp_prepared *prepared, gp_onednn_plan *plan, gp_error *err);
 GP_MUST_USE gp_status gp_onednn_plan_make(gp_prepared *prepared, gp_onednn_planner *fill_in, gp_error *err);
@@ -81,10 +84,6 @@ void gp_onednn_destroy_layout(dnnl_memory_desc_t *layout);
 /* The weights of a convolution in a format: by number, or plain (ANY has only dimensions). */
 GP_MUST_USE gp_status gp_onednn_given_weights(const gp_op_desc *desc, const gp_tensor *w, int64_t groups,
                                               gp_format format, dnnl_memory_desc_t *out, gp_error *err);
-/* Adds an operand that stands in memory as `lies` and that the primitive is to see as `dense`. */
-dnnl_status_t gp_onednn_add_operand(gp_onednn_plan *plan, int slot, int operand, bool written, int rank,
-                                    const int64_t *dim, const int64_t *lies, const int64_t *dense);
-
 /* Whether the name of oneDNN's implementation begins so. */
 bool gp_onednn_is_named(const_dnnl_primitive_desc_t desc, const char *beginning);
 /* Attributes of a product that adds to its result. */

@@ -9,6 +9,10 @@
 #include "base/memory.h"
 #include "base/sync.h"
 
+/* Microseconds for which a helper spins at most: longer than most gaps between two loops. Helpers must not hold
+ * processors while libgomp's threads compute, or while their worker waits for another one (docs/cpu-threads.md). */
+enum { HELPER_SPIN = 100 };
+
 typedef struct pool_thread {
     gp_signal done; /* raised to the number of the loop that it has finished */
     gp_cpu_pool *pool;
@@ -21,7 +25,7 @@ struct gp_cpu_pool {
     uint64_t loops;
     gp_cancel never; /* waits inside an op are short: nobody cancels them */
     int threads;
-    uint32_t spin; /* gp_wait_spin of the thread that created the pool, and of the pool's */
+    uint32_t spin; /* gp_wait_spin of the helpers */
     /* The loop under way: written by the caller before `start`, read by the threads after it. */
     gp_cpu_range range; /* NULL: end */
     void *context;
@@ -39,7 +43,7 @@ static void do_part(const gp_cpu_pool *pool, int64_t part) {
     pool->range(pool->context, begin, end);
 }
 
-/* Loops often follow one another closely, and to wake a thread takes longer than most of them: so the wait spins first,
+/* Loops often follow one another closely, and to wake a thread takes longer than most of them. So the wait spins first,
  * if the thread that created the pool does. */
 static void wait_for(const gp_cpu_pool *pool, gp_signal *signal, uint64_t value) {
     gp_status status = gp_signal_wait(signal, value, &pool->never, NULL);
@@ -95,7 +99,7 @@ gp_status gp_cpu_pool_create(int threads, gp_cpu_pool **out, gp_error *err) {
     gp_cpu_pool *pool = zeroed_lines(sizeof *pool);
     if (!pool) return gp_fail(err, GP_MEMORY, "out of memory: a pool of %d threads", threads);
     pool->threads = threads;
-    pool->spin = gp_wait_spins();
+    pool->spin = gp_wait_spins() < HELPER_SPIN ? gp_wait_spins() : HELPER_SPIN;
     gp_signal_init(&pool->start);
     gp_status status = gp_cancel_init(&pool->never, err);
     if (status != GP_OK) goto free_pool;

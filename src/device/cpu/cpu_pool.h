@@ -1,7 +1,7 @@
 /* A few threads that share out loops. Owned by one open device; only its worker's thread calls.
  *
- * The division of a loop depends on its length and the number of threads alone, never on timing. Idle threads spin
- * for some tenths of a millisecond, and then sleep.
+ * The division of a loop depends on its length and the number of threads alone, never on timing. Idle threads sleep. If
+ * the creator of the pool spins in its waits (gp_wait_spin), they spin before, for a shorter time than a worker.
  */
 #ifndef GP_DEVICE_CPU_CPU_POOL_H
 #define GP_DEVICE_CPU_CPU_POOL_H
