@@ -191,12 +191,12 @@ static void test_given_number(void **state) {
     close_fixture(&f);
 }
 
-/* One layout has one number, whoever chose it. */
+/* One layout has one number, whichever op chose it. In groups: oneDNN's own convolution computes it at any size. */
 static void test_equal_numbers(void **state) {
     (void)state;
     fixture f;
     open_fixture(&f);
-    conv c = convs[0];
+    conv c = convs[3];
     gp_format first = prepare(&f, conv_desc(GP_OP_CONV_FORWARD, c, GP_FORMAT_ANY))->operand[GP_CONV_FORWARD_W].format;
     assert_true(first != GP_FORMAT_PLAIN);
     c.n += 5;

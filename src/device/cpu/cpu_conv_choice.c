@@ -98,7 +98,7 @@ gp_division gp_conv_divide(const gp_conv_shape *s, gp_op_kind kind, gp_conv_meth
     if (method == GP_CONV_GATHERED) rows = s->n / gp_conv_gathered_products(s) * places_of(s);
     if (method == GP_CONV_PLACES && kind != GP_OP_CONV_FORWARD) {
         if (kind == GP_OP_CONV_BACKWARD_DATA && gp_conv_by_channels(s))
-            return gp_cpu_product_divide(false, GP_PRODUCT_BLOCK, s->in, threads);
+            return gp_product_divide(false, GP_PRODUCT_BLOCK, s->in, threads);
         several = lines_of(s) > 1;
         depth = (int64_t)(gp_conv_visible_flops(s) / 2 / (double)s->n / (double)s->out); /* if there is one line only */
     }
@@ -107,7 +107,7 @@ gp_division gp_conv_divide(const gp_conv_shape *s, gp_op_kind kind, gp_conv_meth
     /* Samples and output channels are never shared. A single product is divided along its longer side: the shorter
      * one's factor is then read by all. */
     bool by_rows = several || rows >= columns;
-    return gp_cpu_product_divide(by_rows, GP_PRODUCT_UNIT, by_rows ? rows : columns, threads);
+    return gp_product_divide(by_rows, GP_PRODUCT_UNIT, by_rows ? rows : columns, threads);
 }
 
 /* ---- what it costs ----------------------------------------------------------------------------------------------- */

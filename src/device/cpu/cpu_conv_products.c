@@ -131,6 +131,13 @@ static void list_products(listing *l, gp_conv_method method, gp_conv_products *i
     its->gathers = method == GP_CONV_GATHERED && !its->scatters;
 }
 
+void gp_conv_products_destroy(gp_conv_products **products) {
+    if (!*products) return;
+    gp_cpu_products_destroy(&(*products)->products);
+    free(*products);
+    *products = NULL;
+}
+
 gp_status gp_conv_products_plan(gp_prepared *prepared, gp_onednn_plan *plan, gp_error *err) {
     const gp_op_desc *desc = &prepared->desc;
     int weights = plan->arguments - 1;
@@ -153,13 +160,6 @@ gp_status gp_conv_products_plan(gp_prepared *prepared, gp_onednn_plan *plan, gp_
         its->rows = gp_op_book(prepared, gp_conv_gathered_bytes(&its->shape, gp_conv_gathered_samples(&its->shape)));
     its->scratchpad = gp_op_book(prepared, scratchpad);
     return GP_OK;
-}
-
-void gp_conv_products_destroy(gp_conv_products **products) {
-    if (!*products) return;
-    gp_cpu_products_destroy(&(*products)->products);
-    free(*products);
-    *products = NULL;
 }
 
 dnnl_status_t gp_conv_products_bind(const gp_conv_products *products, gp_cpu_bound_products **out) {

@@ -1,11 +1,12 @@
 /* Convolutions as products of matrices: which products each method needs, and the loops around them. Internal to
- * device/cpu.
+ * device/cpu. They are planned in any thread; a stream's worker runs what was bound for it.
  *
  * The weights lie by taps, [out, kh, kw, in]: for a 1x1 kernel that is the plain order. One copy of them serves the
  * forward op and both backward ops.
  *   product           1x1: the pictures themselves are the rows
  *   gathered product  the taps that each place sees, gathered into rows (im2col); backward, the rows are added up
- *   by places         a product for each place of the output and row of the kernel: no copies, and no work for padding
+ *   by places         a product for each place of the output and row of the kernel: no copies, and no work for padding.
+ *                     Backward-data of few samples has one for each tap, and is shared out by input channels
  */
 #ifndef GP_DEVICE_CPU_CPU_CONV_PRODUCTS_H
 #define GP_DEVICE_CPU_CPU_CONV_PRODUCTS_H

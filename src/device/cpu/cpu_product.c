@@ -35,11 +35,6 @@ struct gp_cpu_products {
     size_t scratchpad; /* of one part */
 };
 
-gp_division gp_cpu_product_divide(bool by_rows, int64_t unit, int64_t side, int threads) {
-    int64_t units = (side + unit - 1) / unit;
-    return (gp_division){by_rows, unit, units < threads ? (int)units : threads};
-}
-
 /* ---- making ------------------------------------------------------------------------------------------------------ */
 
 static dnnl_status_t describe(int64_t rows, int64_t columns, const int64_t stride[2], dnnl_memory_desc_t *out) {

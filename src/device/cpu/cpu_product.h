@@ -14,6 +14,7 @@
 #include <oneapi/dnnl/dnnl.h>
 
 #include "device/cpu/cpu_call.h"
+#include "device/cpu/cpu_division.h"
 
 /* Where a matrix lies: from element `first` of a block; element [i, j] at i·stride[0] + j·stride[1]. Blocks are
  * numbered by the user of this header; he gives their addresses at each run. */
@@ -31,18 +32,6 @@ typedef struct gp_product {
 
 typedef struct gp_cpu_products gp_cpu_products;
 typedef struct gp_cpu_bound_products gp_cpu_bound_products;
-
-/* How results are shared out among threads: by rows, else by columns, in units of so many. */
-typedef struct gp_division {
-    bool by_rows;
-    int64_t unit;
-    int parts; /* threads that have work */
-} gp_division;
-/* GP_PRODUCT_UNIT: a line of the cache, of rows or columns. GP_PRODUCT_BLOCK: columns, a multiple of the blocks of all
- * of oneDNN's kernels, so that the division changes no bit. */
-enum { GP_PRODUCT_UNIT = 16, GP_PRODUCT_BLOCK = 48 };
-/* Of results that have `side` rows (or columns), or more. */
-gp_division gp_cpu_product_divide(bool by_rows, int64_t unit, int64_t side, int threads);
 
 /* Makes the primitives. oneDNN's scratchpads, `bytes` of *scratchpad altogether, are the caller's to place in the
  * workspace. unimplemented: oneDNN has only its reference code for one of them. *out is the caller's. */
