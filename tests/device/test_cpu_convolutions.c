@@ -225,7 +225,7 @@ static void *run_at(const gp_prepared *prepared, const trial *t, size_t shift, i
     ASSERT_OK(gp_device_run(&gp_cpu_kind, stream, prepared, address, workspace, &args, &err));
     for (int i = 0; i < (int)prepared->desc.operands; i++) {
         if (!blocks[i]) continue;
-        if (gp_op_writes(prepared->desc.kind, i)) {
+        if (gp_op_writes(prepared->desc.kind, i) && !result) {
             *bytes = prepared->operand[i].bytes;
             result = malloc(*bytes);
             assert_non_null(result);
