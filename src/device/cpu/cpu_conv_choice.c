@@ -86,9 +86,8 @@ static double lines_of(const gp_conv_shape *s) {
 }
 
 bool gp_conv_by_channels(const gp_conv_shape *s) {
-    enum { FEW = 2 * GP_PRODUCT_UNIT };
-    return s->n < FEW && s->in >= 2 * GP_PRODUCT_BLOCK &&
-           places_of(s) * s->kernel[0] <= GP_CONV_MOST_TAPS / s->kernel[1];
+    enum { FEW = 2 * GP_PRODUCT_UNIT, BLOCKS = 2 * GP_PRODUCT_BLOCK };
+    return s->n < FEW && s->in >= BLOCKS && places_of(s) * s->kernel[0] <= GP_CONV_MOST_TAPS / s->kernel[1];
 }
 
 gp_division gp_conv_divide(const gp_conv_shape *s, gp_op_kind kind, gp_conv_method method, int threads) {
