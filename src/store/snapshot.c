@@ -192,21 +192,22 @@ enum { NUMBERS = sizeof numbers / sizeof *numbers, OLDER_NUMBERS = NUMBERS - 3 /
 gp_status gp_snapshot_write(const char *path, const gp_safetensors_item *items, size_t count,
                             const gp_safetensors_source *source, const gp_reached *reached, const char *config,
                             gp_error *err) {
-    enum { FIRST = 5 }; /* texts before the numbers */
+    enum { FIRST = 10 }; /* keys and texts before the numbers */
     char texts[NUMBERS][NUMBER_TEXT];
-    const char *metadata[2 * (NUMBERS + FIRST) + 1] = {"format",    "pt",
-                                                       "snapshot",  version,
-                                                       "config",    config,
-                                                       "file",      reached->file_text ? reached->file_text : "",
-                                                       "libraries", reached->libraries ? reached->libraries : ""};
+    const char *metadata[FIRST + 2 * NUMBERS + 1] = {"format",    "pt",
+                                                     "snapshot",  version,
+                                                     "config",    config,
+                                                     "file",      reached->file_text ? reached->file_text : "",
+                                                     "libraries", reached->libraries ? reached->libraries : ""};
     for (int i = 0; i < NUMBERS; i++) {
         const char *value = (const char *)reached + numbers[i].offset;
         if (numbers[i].real)
             snprintf(texts[i], NUMBER_TEXT, "%.17g", *(const double *)(const void *)value);
         else
             snprintf(texts[i], NUMBER_TEXT, "%" PRId64, *(const int64_t *)(const void *)value);
-        metadata[2 * (FIRST + i)] = numbers[i].key;
-        metadata[2 * (FIRST + i) + 1] = texts[i];
+        const char **pair = metadata + FIRST + (ptrdiff_t)2 * i;
+        pair[0] = numbers[i].key;
+        pair[1] = texts[i];
     }
     struct stat about;
     if (lstat(path, &about) == 0 && S_ISLNK(about.st_mode) && unlink(path) != 0)
