@@ -1,9 +1,10 @@
 /* The host's part of a plan: all that a run takes of this machine's memory, before it begins.
  *
  * A function of the configuration, of what the data files say of themselves, and of the plan. Arenas, mini-batches,
- * the shuffled order and the buffer of the largest parameter are reserved before the first step. Records and the copy of the state are bounds:
- * records grow with the steps, and the copy exists only while a snapshot is written or the configuration changes. What
- * the program and its libraries hold without a run is measured once. A value without pointers; one thread. */
+ * the shuffled order and the buffer of the largest parameter are reserved before the first step. Records and the copy
+ * of the state are bounds: records grow with the steps, and the copy exists only while a snapshot is written or the
+ * configuration changes. What the program and its libraries hold without a run is measured once. A value without
+ * pointers; one thread. */
 #ifndef GP_SESSION_HOST_MEMORY_H
 #define GP_SESSION_HOST_MEMORY_H
 

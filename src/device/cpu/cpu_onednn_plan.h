@@ -35,7 +35,7 @@ struct gp_conv_products;
 typedef struct gp_onednn_plan {
     gp_onednn_step main;               /* without a primitive: the products are in its place */
     struct gp_conv_products *products; /* of cpu_conv_products.h; NULL: none */
-    gp_conv_method method; /* of a convolution */
+    gp_conv_method method;             /* of a convolution */
     int arguments;
     gp_onednn_argument argument[GP_ONEDNN_ARGUMENTS];
 } gp_onednn_plan;

@@ -18,7 +18,7 @@ typedef struct gp_kernel_norm_args {
     gp_kernel_columns columns; /* of one sample; by_four: in units of four columns */
     int64_t by_four;
     gp_kernel_rows x, dy, addend, y, dx;
-    gp_kernel_rows dz;                           /* dy where z > 0, else 0; z = norm_apply's y, or that and the addend */
+    gp_kernel_rows dz; /* dy where z > 0, else 0; z = norm_apply's y, or that and the addend */
     const float *mean, *variance, *gamma, *beta; /* gamma, beta: or NULL */
     const float *products, *sums;                /* Σ dy·x̂, Σ dy */
     double *partial;                             /* [blocks, 2, width]: Σ dy·(x − mean), Σ dy; for column_totals */
