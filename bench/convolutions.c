@@ -249,7 +249,7 @@ static void show_op(const conv *c, int kind, int times, sums *all) {
 
 static void show(const network *n) {
     sums all = {0};
-    printf("\n%s, %s, %u threads\n   n    in   out size  k  s  op", n->name, gp_conv_choice_version(), threads);
+    printf("\n%s, %s, %u threads\n   n    in   out size  k  s  op", n->name, gp_cpu_onednn_version(), threads);
     printf("                  direct         product        gathered       by places      sgemm\n"
            "                                              ms GFLOP/s\n");
     for (int i = 0; i < n->count; i++) {

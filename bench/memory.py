@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Memory of a run beside its bound and beside PyTorch's, for the networks of bench/peers.py.
+"""Memory of a run beside the sum of its parts and beside PyTorch's, for the networks of bench/peers.py.
 
     bench/memory.py [--program build/gpipe-train] [--venv build/peers-venv] [--model NAME…] [--no-measure]
 
-For each network on one stage: what the plan takes, kind by kind; the bound, which is parameters, optimizer state, gradients, stashes,
-saved values, and the most that transients and a workspace of one op take together; how much more than the bound the run is planned to take; the peak of resident memory (VmHWM) of a run and of
-PyTorch, each less that of a network of almost no size. bench/README.md says how to read the table.
+For each network on one stage: what the plan takes, kind by kind; the sum of the parts, which is parameters, optimizer state,
+gradients, stashes, saved values, and the most that transients and a workspace of one op take together; how much more or less than this
+sum the arena and the run are planned to take (less, where transients lie in free bytes of saved values); the peak of resident memory
+(VmHWM) of a run and of PyTorch, each less that of a network of almost no size. bench/README.md says how to read the table.
 """
 import argparse
 import json
@@ -23,7 +24,7 @@ from beside.process import RowFailed, measure, peak_after  # noqa: E402
 from beside.rows import Programs  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BOUND = ("parameters", "gradients", "optimizer state", "stashes", "saved values")
+PARTS = ("parameters", "gradients", "optimizer state", "stashes", "saved values")
 OURS, THEIRS = "ours_1x2", "eager_2"
 SECONDS, LIMIT = 2, 300
 
@@ -53,10 +54,10 @@ def peak(programs, network, row):
 def rows_of(programs, network, empty):
     worker, run = planned(programs, network)
     memory, arena, transient = worker["memory"], worker["arena_bytes"], worker["largest_transient_bytes"]
-    bound = sum(memory[kind] for kind in BOUND) + transient
+    parts = sum(memory[kind] for kind in PARTS) + transient
     rows = [(kind, mebibytes(size)) for kind, size in memory.items()]
-    rows += [("arena", mebibytes(arena)), ("largest transient", mebibytes(transient)), ("bound", mebibytes(bound)), ("all of the run", mebibytes(run)),
-             ("arena / bound", f"{arena / bound:.3f}"), ("all of the run / bound", f"{run / bound:.3f}")]
+    rows += [("arena", mebibytes(arena)), ("largest transient", mebibytes(transient)), ("sum of the parts", mebibytes(parts)), ("all of the run", mebibytes(run)),
+             ("arena / sum", f"{arena / parts:.3f}"), ("all of the run / sum", f"{run / parts:.3f}")]
     if empty:
         ours, theirs = peak(programs, network, OURS), peak(programs, network, THEIRS)
         ours, theirs = ours and ours - empty["ours"], theirs and theirs - empty["torch"]

@@ -110,8 +110,12 @@ def report(about_run, records, empty, planned, path):
 
 def merge(options):
     """The tables of several files of --json: their rounds after each other."""
-    records, files = {}, [json.loads(pathlib.Path(path).read_text(encoding="utf-8")) for path in options.merge]
-    planned = {}
+    records, planned, files = {}, {}, []
+    for path in options.merge:
+        try:
+            files.append(json.loads(pathlib.Path(path).read_text(encoding="utf-8")))
+        except (OSError, ValueError) as error:
+            sys.exit(f"peers: {path} could not be read: {error}")
     for file in files:
         for network, rows in file["planned_bytes"].items():
             planned.setdefault(network, {}).update(rows)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Two stages on two cores beside one stage on one: where the rest of the schedule's speed-up goes, in milliseconds of a step.
 
-Usage: bench/stages.py [--program build/gpipe-train] [--rounds 3] [--seconds 3] [--set KEY=VALUE]... [NETWORK...]
+Usage: bench/stages.py [--program build/gpipe-train] [--rounds 3] [--steps 12] [--set KEY=VALUE]... [NETWORK...]
 
 Each round runs, in turn: one stage with whole mini-batches; one stage with 4 micro-batches; two such programs side by side; two
 stages with 4 micro-batches, checkpoint never. Each figure is the median over the rounds. The loss is divided into terms that add up:

@@ -275,6 +275,14 @@ static const char *advice_for(int kind) {
     }
 }
 
+/* The kind to advise on: one that a run can do without, if that is enough; else the largest. */
+static int advised(const gp_host_memory *host, gp_memory_limit limit, size_t missing, int largest) {
+    static const int spare[] = {GP_HOST_STATE, GP_HOST_RECORDS};
+    for (size_t i = 0; i < sizeof spare / sizeof *spare; i++)
+        if (kind_to_come(host, limit, spare[i]) >= missing) return spare[i];
+    return largest;
+}
+
 /* Of the limits that the run exceeds, the one that leaves least; GP_MEMORY_LIMITS: it exceeds none. */
 static gp_memory_limit exceeded(const gp_host_memory *host, const gp_machine_memory *machine) {
     int least = GP_MEMORY_LIMITS;
@@ -290,9 +298,9 @@ gp_status gp_host_memory_check(const gp_host_memory *host, const gp_machine_memo
     char needed[32], all[32], left[32], names[256] = "";
     gp_memory_limit limit = exceeded(host, machine);
     if (limit == GP_MEMORY_LIMITS) return GP_OK;
-    int largest = name_largest(host, limit, names, sizeof names);
+    size_t left_bytes = gp_machine_memory_left(machine, limit), missing = to_come(host, limit) - left_bytes;
+    int kind = advised(host, limit, missing, name_largest(host, limit, names, sizeof names));
     return gp_fail(err, GP_MEMORY, "the run needs %s more memory (%s), but %s, %s in all, has %s left; %s",
                    gp_bytes_text(needed, to_come(host, limit)), names, gp_memory_limit_name(limit),
-                   gp_bytes_text(all, machine->limit[limit]),
-                   gp_bytes_text(left, gp_machine_memory_left(machine, limit)), advice_for(largest));
+                   gp_bytes_text(all, machine->limit[limit]), gp_bytes_text(left, left_bytes), advice_for(kind));
 }

@@ -177,6 +177,17 @@ static gp_status check_best(gp_trainer *t, gp_error *err) {
     return GP_OK;
 }
 
+/* written: NULL: an older snapshot, which does not say it. */
+static void compare_libraries(gp_trainer *t, const char *written) {
+    static const char sums[] = "sums may differ in their last digits from those of a run that was not interrupted";
+    if (!written)
+        gp_progress_warn(&t->progress,
+                         "the snapshot is from an older version, which may have computed in another way: %s", sums);
+    else if (strcmp(written, t->libraries) != 0)
+        gp_progress_warn(&t->progress, "the snapshot was written with %s, and the run goes on with %s: %s", written,
+                         t->libraries, sums);
+}
+
 static gp_status go_on(gp_trainer *t, const gp_resume *resume, gp_error *err) {
     const gp_reached *reached = &resume->snapshot.reached;
     GP_RETURN_IF_FAILED(gp_snapshot_load(&resume->snapshot, t->run, t->session->plan, err));
@@ -186,11 +197,7 @@ static gp_status go_on(gp_trainer *t, const gp_resume *resume, gp_error *err) {
     t->saved = reached->step;
     GP_RETURN_IF_FAILED(check_best(t, err));
     if (resume->passed_over) gp_progress_warn(&t->progress, "not used: %s", resume->passed_over);
-    if (reached->libraries && strcmp(reached->libraries, t->libraries) != 0)
-        gp_progress_warn(&t->progress,
-                         "the snapshot was written with %s, and the run goes on with %s: sums may differ in their last "
-                         "digits from those of a run that was not interrupted",
-                         reached->libraries, t->libraries);
+    compare_libraries(t, reached->libraries);
     gp_progress_resume(&t->progress, t->reached.step, resume->path.text);
     for (int i = 0; i < resume->changes.count; i++)
         gp_progress_line(&t->progress, "from step %" PRId64 " on: %s is %s", t->reached.step + 1,

@@ -6,6 +6,7 @@ N newest snapshots are damaged, by default few. Prints its seed. Standard librar
 """
 
 import contextlib
+import ctypes
 import json
 import os
 import re
@@ -18,6 +19,16 @@ from runs import OPTIONS, PATIENCE, Runs, any_cut, main, read, snapshots
 from test_cli import OWN_FILES, limit_files, read_lines, results, skip_under_tsan
 
 CONSTANT = ["-q", "--set", "optimizer={adam: 0.001}"]  # a rate that knows no end
+
+
+def xxh3_128(data):
+    """In hexadecimal digits; by the library that the program is linked with."""
+    class Hash(ctypes.Structure):
+        _fields_ = [("low", ctypes.c_uint64), ("high", ctypes.c_uint64)]
+    function = ctypes.CDLL("libxxhash.so.0").XXH3_128bits
+    function.restype, function.argtypes = Hash, [ctypes.c_char_p, ctypes.c_size_t]
+    found = function(data, len(data))
+    return "%016x%016x" % (found.high, found.low)
 
 
 class Resume(Runs):
@@ -429,17 +440,41 @@ class Resume(Runs):
         return json.loads(content[8:8 + int.from_bytes(content[:8], "little")])["__metadata__"]["libraries"]
 
     def test_another_instruction_set(self):
-        """A snapshot says what chose the kernels; a run that goes on with something else says so, and goes on."""
+        """A snapshot says what computed it; a run that goes on with something else says so, and goes on."""
         steps = ["-q", *CONSTANT, "--set"]
         self.run_program(*steps, "train.steps=10", environment={"ONEDNN_MAX_CPU_ISA": "SSE41"})
         before = self.libraries()
-        self.assertRegex(before, r"^oneDNN \d+\.\d+\.\d+, convolutions \d+ for SSE4\.1$")
+        self.assertRegex(before, r"^oneDNN \d+\.\d+\.\d+ with SSE4\.1, convolutions \d+$")
+        for number, isa in enumerate(["AVX", "AVX2", "DEFAULT"]):
+            _, errors = self.run_program(*steps, "train.steps=%d" % (14 + 4 * number), "--resume", err=None,
+                                         environment={"ONEDNN_MAX_CPU_ISA": isa})
+            now = self.libraries()
+            said = ("gpipe-train: warning: the snapshot was written with %s, and the run goes on with %s: sums may differ in "
+                    "their last digits from those of a run that was not interrupted\n" % (before, now))
+            self.assertEqual(errors, "" if before == now else said)
+            if isa == "AVX":  # its rows in the table are those of SSE4.1
+                self.assertIn(" with AVX, ", now)
+            before = now
+        self.run_program(*steps, "train.steps=26", "--resume")  # nothing is other then
+
+    def test_a_snapshot_that_says_no_libraries(self):
+        """Older programs wrote such ones, and computed convolutions in another way."""
+        steps = ["-q", *CONSTANT, "--set"]
+        self.run_program(*steps, "train.steps=10")
+        path = snapshots(self.run_folder)[-1]
+        content = read(path)
+        end = 8 + int.from_bytes(content[:8], "little")
+        header = json.loads(content[8:end])
+        del header["__metadata__"]["libraries"]
+        digits = header["__metadata__"]["xxh3-128"]
+        header = json.dumps(header, separators=(",", ":")).encode()
+        header += b" " * (-len(header) % 8)
+        new = len(header).to_bytes(8, "little") + header + content[end:]
+        with open(path, "wb") as file:
+            file.write(new.replace(digits.encode(), xxh3_128(new.replace(digits.encode(), b"0" * 32)).encode(), 1))
         _, errors = self.run_program(*steps, "train.steps=14", "--resume", err=None)
-        now = self.libraries()
-        said = ("gpipe-train: warning: the snapshot was written with %s, and the run goes on with %s: sums may differ in "
-                "their last digits from those of a run that was not interrupted\n" % (before, now))
-        self.assertEqual(errors, "" if before == now else said)
-        self.run_program(*steps, "train.steps=18", "--resume")  # nothing is other then
+        self.assertEqual(errors, "gpipe-train: warning: the snapshot is from an older version, which may have computed in another way: "
+                                 "sums may differ in their last digits from those of a run that was not interrupted\n")
 
     def test_a_finished_run(self):
         """Has nothing left to do, and stays as it is; it goes on where the end moves."""

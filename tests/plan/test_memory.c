@@ -373,7 +373,7 @@ static void check_copies(const char *model, const gp_device_kind *kind) {
     harness_end(&h);
 }
 
-/* identity moves no byte, be its input kept for the backward pass or not, and whoever else uses it; its gradient is its
+/* identity moves no byte, be its input kept for the backward pass or not, and other users of it; its gradient is its
  * output's. */
 static void test_identity_is_no_copy(void **state) {
     static const char alone[] =

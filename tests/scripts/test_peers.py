@@ -280,6 +280,16 @@ class Merge(unittest.TestCase):
         self.assertEqual([bool(x) for x in both["rounds"]["small"]["eager_2"]], [False, True])
         self.assertEqual(both["rounds"]["small"]["ours_1x2"], [one, one])
 
+    def test_merging_what_cannot_be_read(self):
+        with tempfile.TemporaryDirectory() as name:
+            path = pathlib.Path(name) / "broken.json"
+            for content in (None, "{"):
+                if content:
+                    path.write_text(content, encoding="utf-8")
+                done = subprocess.run([sys.executable, "-B", ROOT / "bench/peers.py", "--merge", path], stderr=subprocess.PIPE, text=True)
+                self.assertEqual(done.returncode, 1)
+                self.assertRegex(done.stderr, rf"^peers: {path} could not be read: .*\n$")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -189,7 +189,8 @@ static void expect(gp_machine_memory machine, const char *sentence) {
     assert_string_equal(err.text, sentence);
 }
 
-/* Of 100 MiB, 26 are there already; threads take their stacks of the address space, and less of the memory. */
+/* Of 100 MiB, 26 are there already; threads take their stacks of the address space, and less of the memory. The copy of
+ * the state is what the run can do without: where that is enough, it is the advice. */
 static void what_is_refused_says_by_which_limit(void **state) {
     (void)state;
     const size_t none = SIZE_MAX;
@@ -198,7 +199,7 @@ static void what_is_refused_says_by_which_limit(void **state) {
     expect(machine_of(124 * MIB - 1, none, none),
            "the run needs 74.0 MiB more memory (data, training: 60.0 MiB; arenas of CPU workers: 10.0 MiB; "
            "copy of the run's state: 3.00 MiB), but the machine's memory, 124.0 MiB in all, has 74.0 "
-           "MiB left; lower data.batch");
+           "MiB left; leave out train.save_every and changes");
     expect(machine_of(none, 124 * MIB, none), NULL);
     expect(machine_of(110 * MIB, 100 * MIB, none),
            "the run needs 74.0 MiB more memory (data, training: 60.0 MiB; arenas of CPU workers: 10.0 MiB; "
@@ -209,7 +210,7 @@ static void what_is_refused_says_by_which_limit(void **state) {
     expect(machine_of(none, 1000 * MIB, 304 * MIB),
            "the run needs 105.0 MiB more memory (data, training: 60.0 MiB; threads, est.: 32.0 MiB; "
            "arenas of CPU workers: 10.0 MiB), but the address space (RLIMIT_AS, ulimit -v), 304.0 MiB in all, "
-           "has 104.0 MiB left; lower data.batch");
+           "has 104.0 MiB left; leave out train.save_every and changes");
 }
 
 static void expect_advice(gp_host_kind largest, const char *advice) {

@@ -93,7 +93,7 @@ static void what_is_written_comes_back(void **state) {
                                 .steps = INT64_C(1) << 40,
                                 .due = 1,
                                 .file_text = "train: {epochs: 2}\n",
-                                .libraries = "oneDNN 9.9.9, convolutions 7 for AVX2"};
+                                .libraries = "oneDNN 9.9.9 with AVX2, convolutions 7"};
     const char *path = fixture_path("written.safetensors");
     if (gp_snapshot_write(path, items, (size_t)layout.count, NULL, &reached, "", &err) != GP_OK)
         fail_msg("%s", err.text);

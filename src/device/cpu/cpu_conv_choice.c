@@ -3,7 +3,6 @@
 #include <assert.h>
 #include <math.h>
 #include <oneapi/dnnl/dnnl.h>
-#include <stdio.h>
 
 #include "base/memory.h"
 
@@ -22,12 +21,6 @@ gp_conv_isa gp_conv_isa_now(void) {
     dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa(); /* a set of bits: later sets contain the earlier ones */
     if ((isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core) return GP_CONV_AVX512;
     return (isa & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2 ? GP_CONV_AVX2 : GP_CONV_SSE41;
-}
-
-const char *gp_conv_choice_version(void) {
-    static char text[48]; /* the same, whichever thread writes it */
-    snprintf(text, sizeof text, "convolutions %d for %s", GP_CONV_TABLE_VERSION, isa_names[gp_conv_isa_now()]);
-    return text;
 }
 
 /* ---- what is possible -------------------------------------------------------------------------------------------- */

@@ -63,9 +63,6 @@ gp_conv_choice gp_conv_choose(const gp_op_desc *desc, gp_conv_weights weights, g
 double gp_conv_expected(const gp_conv_shape *shape, gp_op_kind kind, gp_conv_method method, gp_conv_isa isa,
                         uint32_t threads);
 
-/* "convolutions 3 for AVX2": the version of the table, and the instruction set. Static storage. */
-const char *gp_conv_choice_version(void);
-
 /* ---- the table: for bench/convolutions.c, which makes its rows, and tests ------------------------------------------
  */
 

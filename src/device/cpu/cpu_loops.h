@@ -1,5 +1,5 @@
 /* The CPU device's own loops, compiled once for each instruction set that pays: the folder loops/ holds them,
- * CMakeLists.txt compiles it once for each version. All versions give the same bits: the same operations in the same
+ * cmake/Loops.cmake compiles it once for each version. All versions give the same bits: the same operations in the same
  * order of sums, and nothing contracted. The widest version that oneDNN uses too is chosen when it is first needed, so
  * that ONEDNN_MAX_CPU_ISA limits both. What plans (books workspace, checks) is compiled once, for any processor.
  *

@@ -62,12 +62,40 @@ void gp_cpu_onednn_close(struct dnnl_stream **stream) {
     *stream = NULL;
 }
 
-const char *gp_cpu_onednn_version(void) {
-    static char text[96]; /* the same whoever writes it */
+/* Sets contain those before them, but avx2_vnni and avx2_vnni_2 are not in those of AVX-512. */
+static const char *isa_name(void) {
+    static const struct {
+        dnnl_cpu_isa_t isa;
+        const char *name;
+    } sets[] = {{dnnl_cpu_isa_avx512_core_amx_fp16, "AMX-FP16"},
+                {dnnl_cpu_isa_avx512_core_amx, "AMX"},
+                {dnnl_cpu_isa_avx512_core_fp16, "AVX-512 FP16"},
+                {dnnl_cpu_isa_avx512_core_bf16, "AVX-512 BF16"},
+                {dnnl_cpu_isa_avx512_core_vnni, "AVX-512 VNNI"},
+                {dnnl_cpu_isa_avx512_core, "AVX-512"},
+                {dnnl_cpu_isa_avx2_vnni_2, "AVX2 VNNI 2"},
+                {dnnl_cpu_isa_avx2_vnni, "AVX2 VNNI"},
+                {dnnl_cpu_isa_avx2, "AVX2"},
+                {dnnl_cpu_isa_avx, "AVX"},
+                {dnnl_cpu_isa_sse41, "SSE4.1"}};
+    dnnl_cpu_isa_t now = dnnl_get_effective_cpu_isa();
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+        if ((now & sets[i].isa) == sets[i].isa) return sets[i].name;
+    return "no SSE4.1";
+}
+
+static char version_text[96];
+static pthread_once_t version_once = PTHREAD_ONCE_INIT;
+
+static void write_version(void) {
     const dnnl_version_t *version = dnnl_version();
-    snprintf(text, sizeof text, "oneDNN %d.%d.%d, %s", version->major, version->minor, version->patch,
-             gp_conv_choice_version());
-    return text;
+    snprintf(version_text, sizeof version_text, "oneDNN %d.%d.%d with %s, convolutions %d", version->major,
+             version->minor, version->patch, isa_name(), GP_CONV_TABLE_VERSION);
+}
+
+const char *gp_cpu_onednn_version(void) {
+    pthread_once(&version_once, write_version);
+    return version_text;
 }
 
 /* The registry of formats. Entries are never changed or freed: the process's plans refer to them to the end. */

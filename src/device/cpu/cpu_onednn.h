@@ -17,7 +17,8 @@
 /* A oneDNN stream: one for each gp_stream, used by its worker only. */
 GP_MUST_USE gp_status gp_cpu_onednn_open(struct dnnl_stream **out, gp_error *err);
 void gp_cpu_onednn_close(struct dnnl_stream **stream);
-/* "oneDNN 3.1.1, convolutions 1 for AVX2"; static storage. */
+/* "oneDNN 3.2.0 with AVX2, convolutions 3": its version, the instruction set that it uses, and the version of the table
+ * that convolutions are chosen by. Static storage. */
 const char *gp_cpu_onednn_version(void);
 
 /* Gradients of weights: without the bias, which cpu_weights.c adds up. */

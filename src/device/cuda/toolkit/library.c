@@ -11,7 +11,7 @@
 #include "device/cuda/toolkit/plan.h"
 
 const char *gp_cuda_libraries(void) {
-    static char text[64]; /* the same whoever writes it */
+    static char text[64]; /* the same from each thread */
     gp_error ignored;
     size_t cudnn = gp_cudnn_open(&ignored) == GP_OK ? gp_cudnn.cudnnGetVersion() : 0;
     snprintf(text, sizeof text, "CUDA %d.%d, cuDNN %zu.%zu.%zu", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10,
