@@ -152,6 +152,16 @@ static size_t most_alive(const gp_stage_plan *stage, const gp_sized *sized) {
     return most;
 }
 
+static size_t largest_workspace(const gp_sized *sized) {
+    size_t most = 0;
+    for (int r = 0; r < GP_ROUTINES; r++)
+        for (size_t o = 0; o < sized->routine[r].count; o++)
+            if (sized->routine[r].ops[o].prepared->workspace > most)
+                most = sized->routine[r].ops[o].prepared->workspace;
+    return most;
+}
+
+/* A workspace lies in one piece, in free bytes of the saved frame or behind it: so it may come on top. */
 static void a_stage_takes_little_more_than_is_alive_at_once(void **state) {
     (void)state;
     const gp_device_kind *kinds[] = {&gp_ref_kind, &gp_cpu_kind};
@@ -174,7 +184,7 @@ static void a_stage_takes_little_more_than_is_alive_at_once(void **state) {
                 const gp_stage_plan *stage = &h.plan->stage[0];
                 size_t alive = most_alive(stage, &stage->sized[0]) * GP_ALIGNMENT;
                 size_t planned = stage->sized[0].frame[GP_FRAME_SAVED] + stage->transient + stage->workspace;
-                if (planned > alive + alive / 10)
+                if (planned > alive + alive / 10 + largest_workspace(&stage->sized[0]))
                     fail_msg("network %zu on %s, %d micro-batches: %zu bytes are alive at once, and %zu planned", n,
                              kinds[k]->name, micro_batches, alive, planned);
                 assert_true(planned >= alive);
