@@ -75,7 +75,7 @@ static double routine_seconds(const gp_rates *rates, const gp_routine *routine, 
     for (size_t o = 0; o < routine->count; o++) {
         const gp_exec_op *op = &routine->ops[o];
         if (op->when == (first ? GP_WHEN_REST : GP_WHEN_FIRST)) continue;
-        seconds += gp_rates_seconds(rates, op->prepared->flops, op->prepared->bytes);
+        seconds += gp_rates_seconds(rates, op->prepared->effort * op->prepared->flops, op->prepared->bytes);
     }
     return seconds;
 }

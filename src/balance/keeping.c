@@ -12,8 +12,9 @@ typedef struct reader {
     const gp_graph *graph;
     int first; /* node */
     int64_t samples;
-    gp_rates rates;  /* of the stage's device */
-    double *counted; /* [layer] seconds of computing it again */
+    gp_rates rates;             /* of the stage's device */
+    const gp_device_kind *kind; /* its; NULL: any */
+    double *counted;            /* [layer] seconds of computing it again */
 } reader;
 
 /* The stage's layer that makes a value; −1: it comes from elsewhere. */
@@ -27,7 +28,7 @@ static void read_op(const reader *r, int n, const gp_lowered_op *op, bool *more)
     const gp_node *node = &r->graph->nodes[r->first + n];
     if (op->pass == GP_PASS_FORWARD && !(op->flags & GP_LOWERED_ONCE)) {
         double flops, bytes;
-        gp_op_count(&op->desc, &flops, &bytes);
+        gp_device_count(r->kind, &op->desc, &flops, &bytes);
         r->counted[n] += gp_rates_seconds(&r->rates, flops, bytes);
     }
     for (int i = 0; i < GP_MAX_OPERANDS && op->pass == GP_PASS_BACKWARD; i++) {
@@ -110,8 +111,8 @@ static gp_status read_nodes(reader *r, gp_error *err) {
 gp_status gp_keeping_init(gp_keeping *keeping, const gp_plan *plan, int stage, int64_t samples, const bool *keeps,
                           const gp_profile *profile, gp_error *err) {
     const gp_stage *its = &plan->stages->stage[stage];
-    reader r = {keeping, plan->graph, its->first_node, samples, gp_profile_rates(profile, &plan->stage[stage].spec),
-                NULL};
+    const gp_device_spec *spec = &plan->stage[stage].spec;
+    reader r = {keeping, plan->graph, its->first_node, samples, gp_profile_rates(profile, spec), spec->kind, NULL};
     *keeping = (gp_keeping){.count = its->node_count};
     gp_status status = read_nodes(&r, err);
     for (int n = 0; n < its->node_count && status == GP_OK; n++)
@@ -125,7 +126,7 @@ gp_status gp_keeping_init(gp_keeping *keeping, const gp_plan *plan, int stage, i
 /* All nodes of a graph, at assumed rates. */
 static gp_status read_graph(reader *r, gp_keeping *all, const gp_graph *graph, int64_t samples, gp_error *err) {
     *all = (gp_keeping){.count = graph->node_count};
-    *r = (reader){all, graph, 0, samples, gp_rates_assumed(1), NULL};
+    *r = (reader){all, graph, 0, samples, gp_rates_assumed(1), NULL, NULL};
     return read_nodes(r, err);
 }
 

@@ -35,3 +35,8 @@ const char *gp_device_libraries(const gp_device_spec *devices, int count, char t
     }
     return text;
 }
+
+void gp_device_count(const gp_device_kind *kind, const gp_op_desc *desc, double *flops, double *bytes) {
+    gp_op_count(desc, flops, bytes);
+    if (kind && kind->effort) *flops *= kind->effort(desc);
+}

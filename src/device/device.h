@@ -58,11 +58,15 @@ struct gp_device_kind {
     size_t (*pinned)(size_t staged);
 
     /* Planning: any thread, no device needed. `prepared` comes with desc set and everything else zero; the kind fills
-     * the rest (flops and bytes excepted). Where an operand's format is GP_FORMAT_ANY the kind chooses; where it is a
-     * number the kind takes it as it is. Refuses with GP_UNSUPPORTED and a sentence what it cannot do; in particular
-     * GP_OP_ACCUMULATE may be refused, and the planner then adds by an op of its own. */
+     * the rest (flops, bytes and effort excepted). Where an operand's format is GP_FORMAT_ANY the kind chooses; where
+     * it is a number the kind takes it as it is. Refuses with GP_UNSUPPORTED and a sentence what it cannot do; in
+     * particular GP_OP_ACCUMULATE may be refused, and the planner then adds by an op of its own. */
     gp_status (*prepare)(gp_prepared *prepared, gp_error *err);
     void (*release)(gp_prepared *prepared);
+    /* NULL: 1 for every op. For counted costs: how many times longer the operations of an op take than as many of a
+     * large convolution or product do on as many threads; desc->threads 0 is one. Pure, the same on every machine; any
+     * thread. */
+    double (*effort)(const gp_op_desc *desc);
     /* What its ops come from and what chooses among them, with versions: "oneDNN 3.1.1, convolutions 1 for AVX2"; NULL:
      * loops of its own. */
     const char *(*libraries)(void);
@@ -151,6 +155,10 @@ static inline size_t gp_device_room(const gp_device_spec *spec) {
  * Other texts may give other bits. Written to `text`, which is returned. */
 enum { GP_LIBRARIES_TEXT = 256 };
 const char *gp_device_libraries(const gp_device_spec *devices, int count, char text[GP_LIBRARIES_TEXT]);
+
+/* Operations and bytes of an op for counted costs: those of gp_op_count, the operations times the kind's effort. kind
+ * NULL: effort 1. */
+void gp_device_count(const gp_device_kind *kind, const gp_op_desc *desc, double *flops, double *bytes);
 
 /* Prepared ops by descriptor: each descriptor is prepared once per device kind. Owned by the plan; any thread. */
 typedef struct gp_op_cache gp_op_cache;

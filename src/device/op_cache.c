@@ -76,6 +76,7 @@ static gp_status add_entry(gp_op_cache *cache, const cache_key *key, const gp_pr
         return gp_fail(err, GP_MEMORY, "out of memory: op cache");
     }
     gp_op_count(key->desc, &entry->prepared.flops, &entry->prepared.bytes);
+    entry->prepared.effort = key->kind->effort ? key->kind->effort(key->desc) : 1;
     entry->prepared.number = cache->entries++;
     *out = &entry->prepared;
     return GP_OK;

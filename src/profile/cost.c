@@ -12,46 +12,54 @@ static gp_status refuse_sum(const gp_graph *graph, int node, const char *what, g
     return status;
 }
 
-static gp_status count_node(const gp_graph *graph, int node, int64_t samples, double recomputes, const gp_rates *rates,
-                            double *seconds, gp_error *err) {
-    const gp_node *its = &graph->nodes[node];
+static gp_status count_ops(const gp_cost_request *of, int node, double *seconds, gp_error *err) {
+    const gp_node *its = &of->graph->nodes[node];
     gp_lowering lowering;
-    gp_lowering_init(&lowering, graph->types, samples, (uint32_t)node);
+    gp_lowering_init(&lowering, of->graph->types, of->samples, (uint32_t)node);
     lowering.evaluate_only = true; /* what training forbids is the plan's to refuse */
     gp_status status = its->layer->type->lower(its->layer, &lowering, err);
     if (status != GP_OK) gp_node_error(its, err);
-    *seconds = 0;
     for (size_t o = 0; o < lowering.count && status == GP_OK; o++) {
-        const gp_lowered_op *op = &lowering.ops[o];
+        gp_lowered_op *op = &lowering.ops[o];
         if (op->pass != GP_PASS_FORWARD && op->pass != GP_PASS_BACKWARD) continue;
-        if (gp_lowered_is_dead(graph, node, op)) continue;
+        if (gp_lowered_is_dead(of->graph, node, op)) continue;
         double flops, bytes;
-        gp_op_count(&op->desc, &flops, &bytes);
+        op->desc.threads = (uint32_t)of->threads;
+        gp_device_count(of->kind, &op->desc, &flops, &bytes);
         bool repeats = op->pass == GP_PASS_FORWARD && !(op->flags & GP_LOWERED_ONCE);
-        *seconds += gp_rates_seconds(rates, flops, bytes) * (repeats ? 1 + recomputes : 1);
+        *seconds += gp_rates_seconds(&of->rates, flops, bytes) * (repeats ? 1 + of->recomputes : 1);
     }
     gp_lowering_fini(&lowering);
     return status;
 }
 
-gp_status gp_cost_by_time(const gp_graph *graph, int64_t samples, double recomputes, int64_t *cost, gp_error *err) {
-    const gp_rates rates = gp_rates_assumed(1);
-    return gp_cost_at_rates(graph, samples, recomputes, &rates, cost, err);
+/* The parameter and its optimizer states are read and written, the gradient is read. */
+static double update_seconds(const gp_cost_request *of, const gp_param *param) {
+    const gp_tensor tensor = gp_tensor_param(of->graph->types.master, param->spec.shape);
+    double bytes = (double)gp_tensor_elements(&tensor) * (double)gp_dtype_size(tensor.dtype);
+    return param->trained ? gp_rates_seconds(&of->rates, 0, (3 + 2 * (double)of->optimizer_states) * bytes) : 0;
 }
 
-gp_status gp_cost_at_rates(const gp_graph *graph, int64_t samples, double recomputes, const gp_rates *rates,
-                           int64_t *cost, gp_error *err) {
+gp_status gp_cost_by_time(const gp_cost_request *of, int64_t *cost, gp_error *err) {
+    const gp_graph *graph = of->graph;
     int64_t total = 0;
     for (int i = 0; i < graph->layer_count; i++) cost[i] = 0;
     for (int n = 0; n < graph->node_count; n++) {
-        double seconds;
-        GP_RETURN_IF_FAILED(count_node(graph, n, samples, recomputes, rates, &seconds, err));
+        const gp_node *its = &graph->nodes[n];
+        double seconds = 0;
+        GP_RETURN_IF_FAILED(count_ops(of, n, &seconds, err));
+        for (int i = 0; i < its->param_count && of->updates > 0; i++)
+            seconds += of->updates * update_seconds(of, &graph->params[its->first_param + i]);
         double picoseconds = seconds * 1e12;
         if (picoseconds >= 0x1p62 || !gp_int64_add(total, (int64_t)picoseconds, &total))
             return refuse_sum(graph, n, "picoseconds", err);
-        cost[graph->nodes[n].unit] += (int64_t)picoseconds;
+        cost[its->unit] += (int64_t)picoseconds;
     }
     return GP_OK;
+}
+
+gp_cost_request gp_cost_assumed(const gp_graph *graph, int64_t samples) {
+    return (gp_cost_request){.graph = graph, .samples = samples, .threads = 1, .rates = gp_rates_assumed(1)};
 }
 
 /* Elements × bytes each, added to *sum; false where that does not fit. */

@@ -6,19 +6,27 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "device/op.h"
+#include "device/device.h"
 #include "model/graph.h"
 #include "profile/rates.h"
 
-/* cost[i] in picoseconds of layer i (graph->layer_count of them; the loss is added to the last) for one micro-batch of
- * `samples`, forward, backward and `recomputes` times forward again, on one thread; without what no training needs
- * (gradients of the input). The sum fits an int64 (GP_UNSUPPORTED where it does not); GP_CONFIG with its place for what
- * a layer refuses. */
-GP_MUST_USE gp_status gp_cost_by_time(const gp_graph *graph, int64_t samples, double recomputes, int64_t *cost,
-                                      gp_error *err);
-/* The same on a device of these rates. */
-GP_MUST_USE gp_status gp_cost_at_rates(const gp_graph *graph, int64_t samples, double recomputes, const gp_rates *rates,
-                                       int64_t *cost, gp_error *err);
+typedef struct gp_cost_request {
+    const gp_graph *graph;
+    int64_t samples;            /* of a micro-batch */
+    double recomputes;          /* how many times forward is computed again */
+    double updates;             /* of the parameters, for each micro-batch: one over their number; 0: not counted */
+    int optimizer_states;       /* of a parameter, that an update reads and writes */
+    const gp_device_kind *kind; /* its efforts count; NULL: any device's, 1 */
+    int threads;                /* of the device, ≥ 1 */
+    gp_rates rates;             /* with these threads */
+} gp_cost_request;
+
+/* One forward and one backward on one thread of any device, at assumed rates. */
+gp_cost_request gp_cost_assumed(const gp_graph *graph, int64_t samples);
+/* cost[i] in picoseconds of layer i (graph->layer_count of them; the loss is added to the last) for one micro-batch:
+ * forward, backward, and what the request has beside; without what no training needs (gradients of the input). The sum
+ * fits an int64 (GP_UNSUPPORTED where it does not); GP_CONFIG with its place for what a layer refuses. */
+GP_MUST_USE gp_status gp_cost_by_time(const gp_cost_request *request, int64_t *cost, gp_error *err);
 /* cost[i] in bytes: the value that layer i makes for one micro-batch, and its parameters times what training keeps of
  * each (itself, gradient, optimizer states; of buffers and frozen ones themselves alone); torchgpipe's balance by size.
  * The sum fits an int64, as above. */

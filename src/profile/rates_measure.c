@@ -85,11 +85,12 @@ static gp_status count_node(const bench_network *of, int node, gp_timed_work *wo
     gp_lowering_init(&lowering, of->graph->types, of->identity.samples, (uint32_t)node);
     gp_status status = its->layer->type->lower(its->layer, &lowering, err);
     for (size_t o = 0; o < lowering.count && status == GP_OK; o++) {
-        const gp_lowered_op *op = &lowering.ops[o];
+        gp_lowered_op *op = &lowering.ops[o];
         double flops, bytes;
         if ((op->pass != GP_PASS_FORWARD && op->pass != GP_PASS_BACKWARD) || gp_lowered_is_dead(of->graph, node, op))
             continue;
-        gp_op_count(&op->desc, &flops, &bytes);
+        op->desc.threads = (uint32_t)of->spec.threads;
+        gp_device_count(of->spec.kind, &op->desc, &flops, &bytes);
         gp_timed_work *to = &work[its->unit * GP_PROFILE_TIMES + (int)time_of(op)];
         to->flops += flops;
         to->bytes += bytes;

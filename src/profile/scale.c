@@ -16,10 +16,12 @@ static void scale_rows(gp_profile *profile, const int64_t *before, const int64_t
 
 gp_status gp_profile_scale(gp_profile *profile, const gp_graph *graph, int64_t samples, gp_error *err) {
     int64_t *before = NULL, *after = NULL, measured = profile->identity.samples;
+    gp_cost_request request = gp_cost_assumed(graph, measured);
     gp_status status = GP_NEW(&before, graph->layer_count, err);
     if (status == GP_OK) status = GP_NEW(&after, graph->layer_count, err);
-    if (status == GP_OK) status = gp_cost_by_time(graph, measured, 0, before, err);
-    if (status == GP_OK) status = gp_cost_by_time(graph, samples, 0, after, err);
+    if (status == GP_OK) status = gp_cost_by_time(&request, before, err);
+    request.samples = samples;
+    if (status == GP_OK) status = gp_cost_by_time(&request, after, err);
     if (status == GP_OK) {
         scale_rows(profile, before, after, (double)samples / (double)measured);
         profile->scaled = measured;

@@ -33,7 +33,8 @@ static gp_status profiled_layers(const gp_session *session, const gp_device_spec
         const double *time = row->layers[i].time;
         double picoseconds =
             scale * (time[GP_PROFILE_TIME_FORWARD] + recomputes * share[i] * time[GP_PROFILE_TIME_RECOMPUTE] +
-                     time[GP_PROFILE_TIME_BACKWARD_INPUT] + time[GP_PROFILE_TIME_BACKWARD_WEIGHT]);
+                     time[GP_PROFILE_TIME_BACKWARD_INPUT] + time[GP_PROFILE_TIME_BACKWARD_WEIGHT]) +
+            1e12 * row->slowdown * time[GP_PROFILE_TIME_UPDATE] / (double)with->micro_batches;
         if (picoseconds >= 0x1p62 || !gp_int64_add(total, (int64_t)picoseconds, &total))
             return refuse_sum(profile, graph, i, err);
         cost[i] = (int64_t)picoseconds;
@@ -41,21 +42,23 @@ static gp_status profiled_layers(const gp_session *session, const gp_device_spec
     return GP_OK;
 }
 
-/* Measured rates are those of the device with its threads, assumed ones those of one thread. */
 static gp_status counted_layers(const gp_session *session, const gp_device_spec *spec, const gp_plan_choice *with,
                                 double recomputes, const double *share, int64_t *cost, gp_error *err) {
     const gp_graph *graph = session->graph;
-    gp_rates rates = gp_profile_rates(session->profile, spec);
-    int threads = rates.taken == 0 && spec->threads > 1 ? spec->threads : 1;
+    gp_cost_request request = {.graph = graph,
+                               .samples = piece_of(session, with),
+                               .updates = 1 / (double)with->micro_batches,
+                               .optimizer_states = session->update.states,
+                               .kind = spec->kind,
+                               .threads = spec->threads > 1 ? spec->threads : 1,
+                               .rates = gp_profile_rates(session->profile, spec)};
     int64_t *once = NULL;
-    if (rates.taken == 0) rates = gp_rates_assumed(1);
     GP_RETURN_IF_FAILED(GP_NEW(&once, graph->layer_count, err));
-    gp_status status = gp_cost_at_rates(graph, piece_of(session, with), 0, &rates, once, err);
-    if (status == GP_OK) status = gp_cost_at_rates(graph, piece_of(session, with), recomputes, &rates, cost, err);
-    for (int i = 0; i < graph->layer_count && status == GP_OK; i++) {
+    gp_status status = gp_cost_by_time(&request, once, err);
+    request.recomputes = recomputes;
+    if (status == GP_OK) status = gp_cost_by_time(&request, cost, err);
+    for (int i = 0; i < graph->layer_count && status == GP_OK; i++)
         if (share[i] < 1) cost[i] = once[i] + (int64_t)(share[i] * (double)(cost[i] - once[i]));
-        cost[i] /= threads;
-    }
     free(once);
     return status;
 }

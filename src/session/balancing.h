@@ -17,7 +17,8 @@ typedef struct gp_plan_choice {
     gp_balance_mode balance;
 } gp_plan_choice;
 
-/* What layers and copies cost on each device, for gp_balance_find: picoseconds; or bytes, and nothing for copies, if
+/* What layers and copies cost on each device, for gp_balance_find: picoseconds of a micro-batch, with its share of the
+ * update; or bytes, and nothing for copies, if
  * the choice is GP_BALANCE_SIZE. */
 typedef struct gp_balancing_costs {
     gp_balance_device *devices;   /* [worker] */

@@ -18,7 +18,8 @@ gp_status gp_counting_share_of_run(const gp_session *session, double *out, gp_er
     int64_t *cost = NULL;
     double micro_batch = 0; /* seconds */
     GP_RETURN_IF_FAILED(GP_NEW(&cost, layers, err));
-    gp_status status = gp_cost_by_time(session->graph, gp_session_piece(session), 0, cost, err);
+    const gp_cost_request request = gp_cost_assumed(session->graph, gp_session_piece(session));
+    gp_status status = gp_cost_by_time(&request, cost, err);
     for (int i = 0; i < layers && status == GP_OK; i++) micro_batch += (double)cost[i] * 1e-12;
     free(cost);
     *out = share_of_run * micro_batch * pipeline->micro_batches * (double)session->steps / pipeline->device_count;

@@ -560,6 +560,19 @@ class Balance(unittest.TestCase):
         for pieces, step in steps.items():
             self.assertTrue(0.5 < step / steps[4] < 2, steps)
 
+    def test_a_long_update_counts_in_the_cut(self):
+        """Four micro-batches share the update: 48 ms of it are as much of a stage as 12 ms of each micro-batch."""
+        def cut(updates):
+            self.write("p.json", profile_of([1] * 8))
+            profile = json.loads(self.read("p.json"))
+            for layer, update in zip(profile["devices"][0]["layers"], updates):
+                layer["update"] = update
+            self.write("p.json", profile)
+            return json.loads(self.expect(["--profile", "p.json", "--json", "--set", "pipeline.checkpoint=never", "c.yaml"]))["balance"]
+
+        self.assertEqual(cut([0] * 8), [4, 4])
+        self.assertEqual(cut([0] * 7 + [48]), [6, 2])
+
     def test_age_and_slowdown_are_shown(self):
         """Of a profile that --profile names; for people and for programs. `load` is a key of earlier versions."""
         self.write("p.json", {**profile_of([1] * 8), "taken": "2001-02-03T04:05:06Z", "load": 1.5})

@@ -32,6 +32,11 @@ static int find_overrides(char *text, const char *overrides[MOST_OVERRIDES]) {
     return count;
 }
 
+static gp_status count_cost(const gp_graph *graph, int64_t samples, int64_t *cost, gp_error *err) {
+    const gp_cost_request request = gp_cost_assumed(graph, samples);
+    return gp_cost_by_time(&request, cost, err);
+}
+
 static gp_status cut(const gp_config *config, const gp_graph *graph, int64_t layers[MOST_STAGES], gp_error *err) {
     int64_t costs[MOST_LAYERS];
     int64_t piece = 1 + (config->data.batch - 1) / config->pipeline.micro_batches;
@@ -39,7 +44,7 @@ static gp_status cut(const gp_config *config, const gp_graph *graph, int64_t lay
         memcpy(layers, config->pipeline.layers, (size_t)config->pipeline.layers_count * sizeof *layers);
         return GP_OK;
     }
-    GP_RETURN_IF_FAILED(config->pipeline.balance == GP_BALANCE_AUTO ? gp_cost_by_time(graph, piece, 0, costs, err)
+    GP_RETURN_IF_FAILED(config->pipeline.balance == GP_BALANCE_AUTO ? count_cost(graph, piece, costs, err)
                                                                     : gp_cost_by_size(graph, piece, 1, costs, err));
     return gp_cut_list(costs, graph->layer_count, config->pipeline.stages, layers, err);
 }

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "balance/expect.h"
+#include "device/cpu/cpu.h"
 #include "device/ref/ref.h"
 #include "profile/cost.h"
 
@@ -35,6 +36,11 @@ static built build(const char *text) {
 static double counted_seconds(double flops, double bytes, int threads) {
     const gp_rates rates = gp_rates_assumed(threads);
     return gp_rates_seconds(&rates, flops, bytes);
+}
+
+static gp_status count_cost(const gp_graph *graph, int64_t samples, int64_t *cost, gp_error *err) {
+    const gp_cost_request request = gp_cost_assumed(graph, samples);
+    return gp_cost_by_time(&request, cost, err);
 }
 
 /* `width` to `width`, `count` times. */
@@ -78,7 +84,7 @@ static void test_by_time(void **state) {
                         "loss: cross_entropy\n");
     int64_t cost[3];
     gp_error err = {0};
-    assert_int_equal(gp_cost_by_time(model.graph, 4, 0, cost, &err), GP_OK);
+    assert_int_equal(count_cost(model.graph, 4, cost, &err), GP_OK);
     double n = 4;
     /* Nothing is trained before the first layers: no backward of the relu, none for the linear's input. */
     expect_near((double)cost[0], moved(2 * 8 * n), 2);
@@ -98,10 +104,56 @@ static void test_by_time_counts_arithmetic(void **state) {
     built model = build_chain("linear: {out: 512, bias: false}", 512, 2);
     int64_t cost[2];
     gp_error err = {0};
-    assert_int_equal(gp_cost_by_time(model.graph, 4096, 0, cost, &err), GP_OK);
+    assert_int_equal(count_cost(model.graph, 4096, cost, &err), GP_OK);
     double product = 2.0 * 512 * 512 * 4096 / GP_COUNTED_FLOPS_PER_SECOND * 1e12;
     expect_near((double)cost[0], 2 * product, 2); /* forward, weights */
     assert_true((double)cost[1] > 3 * product && (double)cost[1] < 3.2 * product);
+    release(&model);
+}
+
+/* Of the second of two convolutions, on the CPU, beside any device. */
+static double effort_of(const char *text, int64_t samples, int threads) {
+    built model = build(text);
+    int64_t any[2], cpu[2];
+    gp_error err = {0};
+    gp_cost_request request = gp_cost_assumed(model.graph, samples);
+    request.rates = gp_rates_assumed(threads);
+    request.threads = threads;
+    assert_int_equal(gp_cost_by_time(&request, any, &err), GP_OK);
+    request.kind = &gp_cpu_kind;
+    assert_int_equal(gp_cost_by_time(&request, cpu, &err), GP_OK);
+    release(&model);
+    return (double)cpu[1] / (double)any[1];
+}
+
+/* A large convolution is what effort is measured by. Of 3x3 taps on 1x1 pictures eight see padding and are not
+ * computed. A second thread has to be woken, which takes longer beside a small product. */
+static void test_methods_of_convolutions(void **state) {
+    (void)state;
+#define TWO(channels, kernel, pad, size)                                                                               \
+    "input: {shape: [" #channels ", " #size ", " #size "]}\n"                                                          \
+    "layers:\n"                                                                                                        \
+    "  - conv: {out: " #channels ", kernel: " #kernel ", pad: " #pad ", bias: false}\n"                                \
+    "  - conv: {out: " #channels ", kernel: " #kernel ", pad: " #pad ", bias: false}\n"                                \
+    "loss: cross_entropy\n"
+    expect_near(effort_of(TWO(64, 3, 1, 32), 16, 1), 1.15, 0.15);
+    assert_true(effort_of(TWO(512, 3, 1, 1), 256, 1) < 0.2);
+    assert_true(effort_of(TWO(256, 3, 1, 8), 4, 2) > 1.2 * effort_of(TWO(256, 3, 1, 8), 4, 1));
+#undef TWO
+}
+
+/* A stage updates its parameters once for all micro-batches. */
+static void test_share_of_the_update(void **state) {
+    (void)state;
+    built model = build_chain("linear: {out: 512, bias: false}", 512, 2);
+    int64_t without[2], with[2];
+    gp_error err = {0};
+    gp_cost_request request = gp_cost_assumed(model.graph, 16);
+    assert_int_equal(gp_cost_by_time(&request, without, &err), GP_OK);
+    request.updates = 0.25;
+    request.optimizer_states = 2;
+    assert_int_equal(gp_cost_by_time(&request, with, &err), GP_OK);
+    for (int i = 0; i < 2; i++) expect_near((double)(with[i] - without[i]), 0.25 * 7 * moved(512 * 512), 2);
     release(&model);
 }
 
@@ -135,7 +187,7 @@ static void test_what_does_not_fit(void **state) {
     assert_int_equal(gp_cost_by_size(model.graph, INT64_C(1) << 31, 1, cost, &err), GP_UNSUPPORTED);
     assert_string_equal(err.text,
                         "m.yaml:3:5: relu \"0\": the bytes up to this layer add up to more than 64 bits can hold");
-    assert_int_equal(gp_cost_by_time(model.graph, INT64_C(1) << 28, 0, cost, &err), GP_UNSUPPORTED);
+    assert_int_equal(count_cost(model.graph, INT64_C(1) << 28, cost, &err), GP_UNSUPPORTED);
     assert_string_equal(
         err.text, "m.yaml:3:5: relu \"0\": the picoseconds up to this layer add up to more than 64 bits can hold");
     release(&model);
@@ -147,7 +199,7 @@ static void test_one_sample_of_batch_norm(void **state) {
     built model = build("input: {shape: [3]}\nlayers:\n  - linear: {out: 2}\n  - batch_norm\nloss: cross_entropy\n");
     int64_t cost[2];
     gp_error err = {0};
-    assert_int_equal(gp_cost_by_time(model.graph, 1, 0, cost, &err), GP_OK);
+    assert_int_equal(count_cost(model.graph, 1, cost, &err), GP_OK);
     assert_true(cost[1] > 0);
     release(&model);
 }
@@ -158,7 +210,7 @@ static void test_long_models(void **state) {
     built model = build_chain("linear: {out: 16}", 16, LAYERS);
     static int64_t cost[LAYERS];
     gp_error err = {0};
-    assert_int_equal(gp_cost_by_time(model.graph, 4, 0, cost, &err), GP_OK);
+    assert_int_equal(count_cost(model.graph, 4, cost, &err), GP_OK);
     for (int i = 2; i < LAYERS - 1; i++) assert_int_equal(cost[i], cost[1]);
     assert_true(cost[0] < cost[1] && cost[LAYERS - 1] > cost[1]);
     release(&model);
@@ -291,8 +343,8 @@ static void test_of_sequential(void **state) {
     int64_t nodes[5], layers[3];
     gp_error err = {0};
     assert_int_equal(grouped.graph->layer_count, 3);
-    assert_int_equal(gp_cost_by_time(flat.graph, 4, 0, nodes, &err), GP_OK);
-    assert_int_equal(gp_cost_by_time(grouped.graph, 4, 0, layers, &err), GP_OK);
+    assert_int_equal(count_cost(flat.graph, 4, nodes, &err), GP_OK);
+    assert_int_equal(count_cost(grouped.graph, 4, layers, &err), GP_OK);
     assert_int_equal(layers[0], nodes[0]);
     assert_int_equal(layers[1], nodes[1] + nodes[2] + nodes[3]);
     assert_int_equal(layers[2], nodes[4]);
@@ -308,6 +360,8 @@ int main(void) {
         cmocka_unit_test(test_of_sequential),
         cmocka_unit_test(test_roofline),
         cmocka_unit_test(test_by_time),
+        cmocka_unit_test(test_methods_of_convolutions),
+        cmocka_unit_test(test_share_of_the_update),
         cmocka_unit_test(test_by_size),
         cmocka_unit_test(test_by_time_counts_arithmetic),
         cmocka_unit_test(test_long_models),

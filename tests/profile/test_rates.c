@@ -62,8 +62,11 @@ static void layers_cost_what_rates_say(void **state) {
     gp_error err = {0};
     rates.flops *= 2;
     rates.bytes *= 2;
-    assert_int_equal(gp_cost_by_time(graph, 16, 0.5, assumed, &err), GP_OK);
-    assert_int_equal(gp_cost_at_rates(graph, 16, 0.5, &rates, fast, &err), GP_OK);
+    gp_cost_request request = gp_cost_assumed(graph, 16);
+    request.recomputes = 0.5;
+    assert_int_equal(gp_cost_by_time(&request, assumed, &err), GP_OK);
+    request.rates = rates;
+    assert_int_equal(gp_cost_by_time(&request, fast, &err), GP_OK);
     for (int i = 0; i < 3; i++) assert_true(llabs(assumed[i] - 2 * fast[i]) <= 2 && fast[i] > 0);
     gp_graph_destroy(&graph);
     gp_yaml_destroy(&document);

@@ -95,13 +95,18 @@ static gp_profile *find(int64_t samples, int64_t together) {
     return found;
 }
 
+static gp_status count_cost(int64_t samples, int64_t *cost, gp_error *err) {
+    const gp_cost_request request = gp_cost_assumed(graph, samples);
+    return gp_cost_by_time(&request, cost, err);
+}
+
 static void times_change_as_counted_costs_do(void **state) {
     (void)state;
     gp_profile *profile = make(4, 1, 0.25);
     gp_error err = {0};
     int64_t before[LAYERS], after[LAYERS];
-    assert_int_equal(gp_cost_by_time(graph, 4, 0, before, &err), GP_OK);
-    assert_int_equal(gp_cost_by_time(graph, 12, 0, after, &err), GP_OK);
+    assert_int_equal(count_cost(4, before, &err), GP_OK);
+    assert_int_equal(count_cost(12, after, &err), GP_OK);
     assert_int_equal(gp_profile_scale(profile, graph, 12, &err), GP_OK);
     assert_int_equal(profile->scaled, 4);
     assert_int_equal(profile->identity.samples, 12);

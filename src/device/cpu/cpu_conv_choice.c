@@ -215,3 +215,14 @@ gp_conv_choice gp_conv_choose(const gp_op_desc *desc, gp_conv_weights weights, g
     bool by_taps = desc->kind == GP_OP_CONV_BACKWARD_WEIGHTS ? method != GP_CONV_DIRECT : at.by_taps;
     return (gp_conv_choice){method, by_taps};
 }
+
+double gp_conv_effort(const gp_op_desc *desc) {
+    const gp_conv_isa isa = GP_CONV_AVX2;
+    gp_op_desc on = *desc;
+    if (on.threads == 0) on.threads = 1;
+    gp_conv_shape shape = gp_conv_shape_of(&on);
+    double large = find_row(isa, 1, GP_CONV_DIRECT, GP_OP_CONV_FORWARD)->rate.flops * on.threads;
+    gp_conv_method method = gp_conv_choose(&on, GP_CONV_WEIGHTS_ANY, isa).method;
+    double milliseconds = gp_conv_expected(&shape, on.kind, method, isa, on.threads);
+    return 1e6 * milliseconds * large / gp_conv_flops(&shape);
+}

@@ -63,6 +63,10 @@ gp_conv_choice gp_conv_choose(const gp_op_desc *desc, gp_conv_weights weights, g
 double gp_conv_expected(const gp_conv_shape *shape, gp_op_kind kind, gp_conv_method method, gp_conv_isa isa,
                         uint32_t threads);
 
+/* The effort of gp_device_kind: what the table expects of the method with AVX2, on any machine, beside a large forward
+ * convolution. So counted costs do not depend on the machine. */
+double gp_conv_effort(const gp_op_desc *desc);
+
 /* ---- the table: for bench/convolutions.c, which makes its rows, and tests ------------------------------------------
  */
 

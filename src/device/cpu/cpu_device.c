@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "device/cpu/cpu_conv_choice.h"
 #include "device/cpu/cpu_loops.h"
 #include "device/cpu/cpu_onednn.h"
 #include "device/cpu/cpu_ops.h"
@@ -34,6 +35,15 @@ static gp_status cpu_prepare(gp_prepared *prepared, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", err));
     if (op->book) op->book(prepared);
     return GP_OK;
+}
+
+static double cpu_effort(const gp_op_desc *desc) {
+    switch (desc->kind) {
+    case GP_OP_CONV_FORWARD:
+    case GP_OP_CONV_BACKWARD_DATA:
+    case GP_OP_CONV_BACKWARD_WEIGHTS: return gp_conv_effort(desc);
+    default: return 1;
+    }
 }
 
 static void cpu_release(gp_prepared *prepared) {
@@ -97,6 +107,7 @@ const gp_device_kind gp_cpu_kind = {
     GP_HOST_FUNCTIONS,
     .prepare = cpu_prepare,
     .release = cpu_release,
+    .effort = cpu_effort,
     .libraries = gp_cpu_onednn_version,
     .open = cpu_open,
     .close = cpu_close,
