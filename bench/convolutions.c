@@ -7,12 +7,14 @@
  * chosen, and of the best. At the end: the rows of src/device/cpu/cpu_conv_table.inc that follow from these times, for
  * this machine's instruction set, or for a smaller one (ONEDNN_MAX_CPU_ISA=SSE41), with the error of the fit.
  *
- * Least of several times, and of RUNS whole runs, so that other programs disturb less. Not a test. */
+ * libgomp's threads wait as in a run (OMP_WAIT_POLICY=passive). Least of several times, and of RUNS whole runs, so that
+ * other programs disturb less. Not a test. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/machine_processors.h"
 #include "base/memory.h"
@@ -207,7 +209,7 @@ static samples measured[GP_CONV_METHODS][KINDS];
 
 static void add_sample(const gp_conv_shape *shape, int kind, int method, double took) {
     samples *s = &measured[method][kind];
-    gp_conv_work work = gp_conv_work_of(shape, kinds[kind], (gp_conv_method)method);
+    gp_conv_work work = gp_conv_work_of(shape, kinds[kind], (gp_conv_method)method, gp_conv_isa_now(), threads);
     const double term[TERMS] = {1e-9 * work.flops, 1e-9 * work.weights, 1e-9 * work.moved, 1e-3 * work.products};
     if (s->next == MOST) return;
     memcpy(s->term[s->next], term, sizeof term);
@@ -308,8 +310,15 @@ static void print_table(void) {
     }
 }
 
+/* libgomp reads its policy when it is loaded. */
+static void wait_as_in_a_run(char **argument) {
+    if (getenv("OMP_WAIT_POLICY") || setenv("OMP_WAIT_POLICY", "passive", 1) != 0) return;
+    execv("/proc/self/exe", argument);
+}
+
 int main(int count, char **argument) {
     gp_error err = {0};
+    wait_as_in_a_run(argument);
     gp_status (*const prepare[])(gp_prepared *, gp_error *) = {prepare_DIRECT, prepare_PRODUCT, prepare_GATHERED,
                                                                prepare_PLACES};
     if (count > 1) threads = (uint32_t)atoi(argument[1]);

@@ -372,7 +372,7 @@ static void test_loops(void **state) {
             assert_true(gathered[i] && sum[i]);
             memset(gathered[i], 0xff, rows * sizeof(float));
             memset(sum[i], 0xff, count * sizeof(float));
-            gp_conv_gather(pool[i], &shape, x, gathered[i]);
+            gp_conv_gather(pool[i], &shape, x, gathered[i], gp_conv_depth(&shape));
             gp_conv_scatter(pool[i], &shape, gathered[i], sum[i]);
         }
         assert_memory_equal(gathered[0], gathered[1], rows * sizeof(float));

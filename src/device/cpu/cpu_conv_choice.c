@@ -102,9 +102,74 @@ gp_division gp_conv_divide(const gp_conv_shape *s, gp_op_kind kind, gp_conv_meth
     return gp_product_divide(by_rows, GP_PRODUCT_UNIT, by_rows ? rows : columns, threads);
 }
 
+/* ---- padded rows ------------------------------------------------------------------------------------------------- */
+
+gp_conv_rows_of gp_conv_rows_of_x(const gp_conv_shape *s, gp_conv_method method) {
+    int64_t places = s->size[0] * s->size[1];
+    return method == GP_CONV_PLACES ? (gp_conv_rows_of){s->n, places * s->in} : (gp_conv_rows_of){s->n * places, s->in};
+}
+
+gp_conv_rows_of gp_conv_rows_of_y(const gp_conv_shape *s, gp_conv_method method) {
+    return method == GP_CONV_PLACES ? (gp_conv_rows_of){s->n, places_of(s) * s->out}
+                                    : (gp_conv_rows_of){s->n * places_of(s), s->out};
+}
+
+gp_conv_rows_of gp_conv_rows_of_weights(const gp_conv_shape *s) {
+    return (gp_conv_rows_of){s->out, gp_conv_depth(s)};
+}
+
+/* The size of a result, or of one thread's part of it. */
+typedef struct result {
+    int64_t rows, columns;
+} result;
+
+static result result_of(const gp_conv_shape *s, gp_op_kind kind, gp_conv_method method, int threads) {
+    gp_division division = gp_conv_divide(s, kind, method, threads);
+    int64_t columns = method == GP_CONV_PLACES ? s->kernel[1] * s->in : gp_conv_depth(s), rows = s->out;
+    if (kind == GP_OP_CONV_BACKWARD_DATA)
+        rows = method == GP_CONV_PRODUCT    ? gp_conv_rows(s)
+               : method == GP_CONV_GATHERED ? gp_conv_gathered_samples(s) * places_of(s)
+                                            : s->n;
+    *(division.by_rows ? &rows : &columns) /= division.parts;
+    return (result){rows, columns};
+}
+
+/* oneDNN's products for AVX2 copy neither factor if the result is narrow, and then read a factor down its columns, of
+ * which each touches a line of every row. `times`: how often the factor is read so. */
+static bool is_padded(int64_t floats, int64_t times) {
+    return (floats % 512 == 0 && times >= 32) || (floats % 128 == 0 && times >= 128);
+}
+
+gp_conv_pads gp_conv_padded(const gp_conv_shape *s, gp_op_kind kind, gp_conv_method method, gp_conv_isa isa,
+                            int threads) {
+    const double narrow = 0.0038;
+    gp_conv_pads pads = {0};
+    if (isa != GP_CONV_AVX2 || method == GP_CONV_DIRECT || kind == GP_OP_CONV_FORWARD) return pads;
+    result r = result_of(s, kind, method, threads);
+    if (1 / (double)r.rows + 1 / (double)r.columns < narrow) return pads;
+    if (kind == GP_OP_CONV_BACKWARD_DATA) {
+        pads.weights = is_padded(gp_conv_depth(s), r.rows);
+        return pads;
+    }
+    pads.y = is_padded(gp_conv_rows_of_y(s, method).floats, r.columns);
+    pads.gathered = method == GP_CONV_GATHERED && is_padded(gp_conv_depth(s), r.rows);
+    pads.x = method != GP_CONV_GATHERED && is_padded(gp_conv_rows_of_x(s, method).floats, r.rows);
+    return pads;
+}
+
+static double copied_bytes(const gp_conv_shape *s, gp_conv_method method, gp_conv_pads pads) {
+    const gp_conv_rows_of x = gp_conv_rows_of_x(s, method), y = gp_conv_rows_of_y(s, method);
+    double bytes = 0;
+    if (pads.x) bytes += (double)x.rows * (double)x.floats * sizeof(float);
+    if (pads.y) bytes += (double)y.rows * (double)y.floats * sizeof(float);
+    if (pads.weights) bytes += (double)gp_conv_depth(s) * (double)s->out * sizeof(float);
+    return bytes;
+}
+
 /* ---- what it costs ----------------------------------------------------------------------------------------------- */
 
-gp_conv_work gp_conv_work_of(const gp_conv_shape *s, gp_op_kind kind, gp_conv_method method) {
+gp_conv_work gp_conv_work_of(const gp_conv_shape *s, gp_op_kind kind, gp_conv_method method, gp_conv_isa isa,
+                             uint32_t threads) {
     double weights = (double)gp_conv_depth(s) * (double)s->out * sizeof(float);
     double seen = gp_conv_visible_flops(s);
     gp_conv_work work = {gp_conv_flops(s), weights, 0, 1};
@@ -130,6 +195,7 @@ gp_conv_work gp_conv_work_of(const gp_conv_shape *s, gp_op_kind kind, gp_conv_me
             work.moved = kind == GP_OP_CONV_FORWARD ? lines * (double)(s->n * s->out) * sizeof(float)
                                                     : seen / 2 / (double)s->out * sizeof(float);
     }
+    work.moved += copied_bytes(s, method, gp_conv_padded(s, kind, method, isa, (int)threads));
     return work;
 }
 
@@ -155,7 +221,7 @@ double gp_conv_expected(const gp_conv_shape *shape, gp_op_kind kind, gp_conv_met
     /* Threads that have no part of the products are none. */
     if (method != GP_CONV_DIRECT && gp_conv_divide(shape, kind, method, (int)threads).parts == 1) threads = 1;
     const gp_conv_row *row = find_row(isa, threads, method, kind);
-    gp_conv_work work = gp_conv_work_of(shape, kind, method);
+    gp_conv_work work = gp_conv_work_of(shape, kind, method, isa, threads);
     if (!row) return method == GP_CONV_DIRECT ? 0 : INFINITY;
     return 1e-6 * (work.flops / row->rate.flops + work.weights / row->rate.weights + work.moved / row->rate.moved) +
            1e-3 * work.products * row->rate.each;

@@ -21,6 +21,11 @@ typedef enum gp_conv_method {
 
 const char *gp_conv_method_name(gp_conv_method method);
 
+/* The instruction sets that the table tells apart. */
+typedef enum gp_conv_isa { GP_CONV_SSE41, GP_CONV_AVX2, GP_CONV_AVX512, GP_CONV_ISAS } gp_conv_isa;
+gp_conv_isa gp_conv_isa_now(void);
+const char *gp_conv_isa_name(gp_conv_isa isa);
+
 /* Limits: products of an op; of GP_CONV_PLACES places of the input, or taps; of GP_CONV_GATHERED bytes of rows. */
 enum { GP_CONV_MOST_PRODUCTS = 48, GP_CONV_MOST_TARGETS = 256, GP_CONV_MOST_GATHERED = 16 << 20 };
 /* Of products of single taps. */
@@ -41,6 +46,23 @@ bool gp_conv_by_channels(const gp_conv_shape *shape);
 /* How a method other than direct shares out its products among threads. */
 gp_division gp_conv_divide(const gp_conv_shape *shape, gp_op_kind kind, gp_conv_method method, int threads);
 
+/* Which factors of its products a method takes with longer rows, GP_CONV_PAD floats more: rows whose starts are a
+ * multiple of 512 bytes apart share few lines of the caches. x, y and weights are copied first; gathered rows are
+ * written so. */
+typedef struct gp_conv_pads {
+    bool x, y, weights, gathered;
+} gp_conv_pads;
+enum { GP_CONV_PAD = 16 };
+gp_conv_pads gp_conv_padded(const gp_conv_shape *shape, gp_op_kind kind, gp_conv_method method, gp_conv_isa isa,
+                            int threads);
+/* Rows of a factor, and their floats. */
+typedef struct gp_conv_rows_of {
+    int64_t rows, floats;
+} gp_conv_rows_of;
+gp_conv_rows_of gp_conv_rows_of_x(const gp_conv_shape *shape, gp_conv_method method);
+gp_conv_rows_of gp_conv_rows_of_y(const gp_conv_shape *shape, gp_conv_method method);
+gp_conv_rows_of gp_conv_rows_of_weights(const gp_conv_shape *shape);
+
 /* Of the weights, or their gradient: the format that the descriptor gives. */
 typedef enum gp_conv_weights {
     GP_CONV_WEIGHTS_ANY,     /* the device may choose */
@@ -52,11 +74,6 @@ typedef struct gp_conv_choice {
     gp_conv_method method;
     bool by_taps; /* the format to choose for the weights; else the one that oneDNN wants */
 } gp_conv_choice;
-
-/* The instruction sets that the table tells apart. */
-typedef enum gp_conv_isa { GP_CONV_SSE41, GP_CONV_AVX2, GP_CONV_AVX512, GP_CONV_ISAS } gp_conv_isa;
-gp_conv_isa gp_conv_isa_now(void);
-const char *gp_conv_isa_name(gp_conv_isa isa);
 
 gp_conv_choice gp_conv_choose(const gp_op_desc *desc, gp_conv_weights weights, gp_conv_isa isa);
 /* What the table expects of a method that is possible. Milliseconds, without reorders of weights. */
@@ -71,7 +88,7 @@ double gp_conv_effort(const gp_op_desc *desc);
  */
 
 /* Raise it with each change of the table, or of what cpu_conv_choice.c makes of it: snapshots and profiles have it. */
-enum { GP_CONV_TABLE_VERSION = 3 };
+enum { GP_CONV_TABLE_VERSION = 4 };
 
 /* GB/s at which a thread reorders weights. */
 #define GP_CONV_REORDER 4.0
@@ -80,7 +97,7 @@ enum { GP_CONV_TABLE_VERSION = 3 };
 typedef struct gp_conv_work {
     double flops;
     double weights;  /* bytes of weights that are read; oneDNN's convolutions read all of them for each picture */
-    double moved;    /* bytes of gathered rows, or of results that are added to */
+    double moved;    /* bytes of gathered rows, of results that are added to, and of factors that are copied */
     double products; /* or convolutions */
 } gp_conv_work;
 
@@ -100,6 +117,7 @@ typedef struct gp_conv_row {
     gp_conv_rates rate;
 } gp_conv_row;
 
-gp_conv_work gp_conv_work_of(const gp_conv_shape *shape, gp_op_kind kind, gp_conv_method method);
+gp_conv_work gp_conv_work_of(const gp_conv_shape *shape, gp_op_kind kind, gp_conv_method method, gp_conv_isa isa,
+                             uint32_t threads);
 
 #endif

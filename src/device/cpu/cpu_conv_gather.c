@@ -8,6 +8,7 @@ typedef struct walk {
     const gp_conv_shape *shape;
     const float *from;
     float *to;
+    int64_t floats, pitch; /* of a row */
 } walk;
 
 static size_t bytes_of(int64_t elements) {
@@ -32,7 +33,7 @@ static void gather_taps(const gp_conv_shape *s, const float *line, int64_t place
 static void gather_lines(void *context, int64_t begin, int64_t end) {
     const walk *w = context;
     const gp_conv_shape *s = w->shape;
-    int64_t row = s->kernel[1] * s->in, pitch = s->kernel[0] * row;
+    int64_t row = s->kernel[1] * s->in, pitch = w->pitch;
     for (int64_t line = begin; line < end; line++) {
         int64_t sample = line / s->outputs[0], y = line % s->outputs[0];
         gp_taps taps = gp_conv_taps(s, 0, y);
@@ -50,8 +51,8 @@ static void gather_lines(void *context, int64_t begin, int64_t end) {
     }
 }
 
-void gp_conv_gather(gp_cpu_pool *pool, const gp_conv_shape *shape, const float *x, float *rows) {
-    walk w = {shape, x, rows};
+void gp_conv_gather(gp_cpu_pool *pool, const gp_conv_shape *shape, const float *x, float *rows, int64_t pitch) {
+    walk w = {.shape = shape, .from = x, .to = rows, .pitch = pitch};
     gp_cpu_pool_for(pool, shape->n * shape->outputs[0], gp_cpu_grain(shape->outputs[1] * gp_conv_depth(shape)),
                     gather_lines, &w);
 }
@@ -98,8 +99,19 @@ static void scatter_lines(void *context, int64_t begin, int64_t end) {
 }
 
 void gp_conv_scatter(gp_cpu_pool *pool, const gp_conv_shape *shape, const float *rows, float *dx) {
-    walk w = {shape, rows, dx};
+    walk w = {.shape = shape, .from = rows, .to = dx};
     gp_cpu_pool_for(pool, shape->n * shape->size[0], gp_cpu_grain(shape->size[1] * shape->in), scatter_lines, &w);
+}
+
+static void spread_rows(void *context, int64_t begin, int64_t end) {
+    const walk *w = context;
+    for (int64_t row = begin; row < end; row++)
+        memcpy(w->to + row * w->pitch, w->from + row * w->floats, bytes_of(w->floats));
+}
+
+void gp_conv_spread(gp_cpu_pool *pool, const float *from, int64_t rows, int64_t floats, float *to, int64_t pitch) {
+    walk w = {.from = from, .to = to, .floats = floats, .pitch = pitch};
+    gp_cpu_pool_for(pool, rows, gp_cpu_grain(floats), spread_rows, &w);
 }
 
 static void zero_span(void *context, int64_t begin, int64_t end) {
@@ -108,6 +120,6 @@ static void zero_span(void *context, int64_t begin, int64_t end) {
 }
 
 void gp_conv_zero(gp_cpu_pool *pool, float *x, int64_t count) {
-    walk w = {NULL, NULL, x};
+    walk w = {.to = x};
     gp_cpu_pool_for(pool, count, GP_CPU_GRAIN, zero_span, &w);
 }

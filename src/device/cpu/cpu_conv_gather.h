@@ -7,12 +7,14 @@
 #include "device/cpu/cpu_conv_shape.h"
 #include "device/cpu/cpu_pool.h"
 
-/* rows[n·oh·ow, kh·kw·in] from x[n,h,w,in], dense both: each row has what the taps of one place of the output see, with
- * zeros for padding (im2col). */
-void gp_conv_gather(gp_cpu_pool *pool, const gp_conv_shape *shape, const float *x, float *rows);
-/* The reverse: dx[n,h,w,in] is the sum of what the rows have for it, row after row of the kernel and tap after tap
- * (col2im). */
+/* rows[n·oh·ow, kh·kw·in] from x[n,h,w,in]: each row has what the taps of one place of the output see, with zeros for
+ * padding (im2col). x is dense, the rows begin `pitch` floats apart; what lies between them is not written. */
+void gp_conv_gather(gp_cpu_pool *pool, const gp_conv_shape *shape, const float *x, float *rows, int64_t pitch);
+/* The reverse, dense both: dx[n,h,w,in] is the sum of what the rows have for it, row after row of the kernel and tap
+ * after tap (col2im). */
 void gp_conv_scatter(gp_cpu_pool *pool, const gp_conv_shape *shape, const float *rows, float *dx);
+/* Copies rows of `floats`, dense, to rows that begin `pitch` floats apart. */
+void gp_conv_spread(gp_cpu_pool *pool, const float *from, int64_t rows, int64_t floats, float *to, int64_t pitch);
 void gp_conv_zero(gp_cpu_pool *pool, float *x, int64_t count);
 
 #endif

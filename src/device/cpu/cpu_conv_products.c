@@ -10,6 +10,12 @@
 /* Blocks of the products: the plan's arguments, and the gathered rows. */
 enum { X = 0, Y = 1, ROWS = GP_ONEDNN_ARGUMENTS, BLOCKS };
 
+/* A block that is copied first, with longer rows. */
+typedef struct padding {
+    gp_conv_rows_of of; /* rows 0: it is taken as it lies */
+    size_t place;       /* in the workspace */
+} padding;
+
 typedef struct gp_conv_products {
     gp_conv_shape shape;
     gp_cpu_products *products;
@@ -18,6 +24,8 @@ typedef struct gp_conv_products {
     int zeroed; /* block */
     int64_t zeroed_count;
     size_t rows, scratchpad; /* places in the workspace */
+    int64_t pitch;           /* of gathered rows */
+    padding padded[GP_ONEDNN_ARGUMENTS];
 } gp_conv_products;
 
 dnnl_status_t gp_conv_describe_by_taps(const gp_tensor *w, dnnl_memory_desc_t *out) {
@@ -113,6 +121,41 @@ static void list_places(listing *l) {
     l->zeroes = l->zeroes && !l->accumulates;
 }
 
+/* ---- padded rows ------------------------------------------------------------------------------------------------- */
+
+static void lengthen(gp_matrix *m, int64_t floats) {
+    for (int d = 0; d < 2; d++)
+        if (m->stride[d] == floats) m->stride[d] += GP_CONV_PAD;
+    m->first += m->first / floats * GP_CONV_PAD;
+}
+
+/* The rows of a block begin farther apart. */
+static void lengthen_rows(listing *l, int block, int64_t floats) {
+    for (int i = 0; i < l->count; i++) {
+        if (l->product[i].a.block == block) lengthen(&l->product[i].a, floats);
+        if (l->product[i].b.block == block) lengthen(&l->product[i].b, floats);
+    }
+}
+
+static void pad(listing *l, int block, gp_conv_rows_of rows, gp_prepared *prepared, gp_conv_products *its) {
+    size_t floats = (size_t)rows.rows * (size_t)(rows.floats + GP_CONV_PAD);
+    lengthen_rows(l, block, rows.floats);
+    its->padded[block] = (padding){rows, gp_op_book(prepared, floats * sizeof(float))};
+}
+
+static void pad_factors(listing *l, gp_conv_method method, gp_prepared *prepared, gp_conv_products *its) {
+    const gp_conv_shape *s = &l->shape;
+    gp_conv_pads pads = gp_conv_padded(s, l->kind, method, gp_conv_isa_now(), (int)prepared->desc.threads);
+    its->pitch = gp_conv_depth(s);
+    if (pads.x) pad(l, X, gp_conv_rows_of_x(s, method), prepared, its);
+    if (pads.y) pad(l, Y, gp_conv_rows_of_y(s, method), prepared, its);
+    if (pads.weights) pad(l, l->weights, gp_conv_rows_of_weights(s), prepared, its);
+    if (pads.gathered) {
+        lengthen_rows(l, ROWS, its->pitch);
+        its->pitch += GP_CONV_PAD;
+    }
+}
+
 /* ---- plan -------------------------------------------------------------------------------------------------------- */
 
 static void list_products(listing *l, gp_conv_method method, gp_conv_products *its) {
@@ -151,13 +194,16 @@ gp_status gp_conv_products_plan(gp_prepared *prepared, gp_onednn_plan *plan, gp_
     its->shape = l->shape;
     list_products(l, plan->method, its);
     its->count = l->count;
+    pad_factors(l, plan->method, prepared, its);
     size_t scratchpad = 0;
     gp_division division = gp_conv_divide(&its->shape, desc->kind, plan->method, (int)desc->threads);
     dnnl_status_t status = gp_cpu_products_create(l->product, l->count, division, &its->products, &scratchpad);
     free(l);
     if (status != dnnl_success) return gp_onednn_refused(err, desc, "the products", status);
-    if (its->gathers || its->scatters)
-        its->rows = gp_op_book(prepared, gp_conv_gathered_bytes(&its->shape, gp_conv_gathered_samples(&its->shape)));
+    if (its->gathers || its->scatters) {
+        int64_t rows = gp_conv_gathered_samples(&its->shape) * its->shape.outputs[0] * its->shape.outputs[1];
+        its->rows = gp_op_book(prepared, (size_t)rows * (size_t)its->pitch * sizeof(float));
+    }
     its->scratchpad = gp_op_book(prepared, scratchpad);
     return GP_OK;
 }
@@ -181,7 +227,7 @@ static dnnl_status_t run_gathered(const gp_conv_products *its, gp_cpu_bound_prod
         int64_t begin = n * i / its->count;
         float *pictures = block[X] + begin * picture;
         shape.n = n * (i + 1) / its->count - begin;
-        if (its->gathers) gp_conv_gather(pool, &shape, pictures, block[ROWS]);
+        if (its->gathers) gp_conv_gather(pool, &shape, pictures, block[ROWS], its->pitch);
         status = gp_cpu_products_run(its->products, i, 1, bound, pool, block, bias, scratchpad);
         if (status == dnnl_success && its->scatters) gp_conv_scatter(pool, &shape, block[ROWS], pictures);
     }
@@ -197,6 +243,13 @@ dnnl_status_t gp_conv_products_run(const gp_onednn_plan *plan, gp_cpu_bound_prod
         block[i] = argument->move.primitive ? (void *)(workspace + argument->stage) : call->operand[argument->operand];
     }
     block[ROWS] = (void *)(workspace + its->rows);
+    for (int i = 0; i < plan->arguments; i++) {
+        const padding *padded = &its->padded[i];
+        if (padded->of.rows == 0) continue;
+        float *copy = (void *)(workspace + padded->place);
+        gp_conv_spread(call->pool, block[i], padded->of.rows, padded->of.floats, copy, padded->of.floats + GP_CONV_PAD);
+        block[i] = copy;
+    }
     float *bias = plan->arguments > 3 ? block[2] : NULL;
     if (its->zeroes) gp_conv_zero(call->pool, block[its->zeroed], its->zeroed_count);
     if (its->gathers || its->scatters) return run_gathered(its, bound, call->pool, block, bias, scratchpad);
