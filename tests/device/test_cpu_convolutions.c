@@ -65,13 +65,34 @@ typedef struct conv_sizes { /* [0] is height, [1] is width */
 
 /* More corners: what the methods care about. Samples, side, in, out, kernel, stride, padding, dilation. */
 static const int64_t corners[][8] = {
-    {5, 1, 17, 33, 3, 1, 1, 1},   {64, 2, 16, 48, 3, 1, 1, 1},   {3, 2, 8, 16, 3, 2, 1, 1},
-    {7, 4, 5, 3, 1, 2, 0, 1},     {33, 1, 64, 17, 1, 1, 0, 1},   {2, 3, 33, 20, 2, 1, 0, 1},
-    {4, 4, 8, 8, 3, 1, 1, 1},     {3, 5, 4, 6, 3, 1, 2, 2},      {2, 3, 16, 16, 5, 1, 2, 1},
-    {40, 2, 3, 40, 2, 1, 0, 1},   {17, 3, 7, 9, 3, 3, 1, 1},     {1, 1, 1, 1, 1, 1, 0, 1},
-    {12, 2, 128, 24, 3, 1, 1, 1}, {16, 1, 100, 33, 3, 1, 1, 1},  {7, 3, 150, 20, 3, 2, 1, 1},
-    {1, 2, 192, 7, 3, 1, 1, 1},   {24, 2, 512, 128, 3, 1, 1, 1}, {2, 2, 6, 5, 3, 1, 2, 1},
-    {6, 4, 3, 70, 1, 1, 0, 1},    {3, 2, 9, 8, 1, 2, 0, 1},
+    {5, 1, 17, 33, 3, 1, 1, 1},
+    {64, 2, 16, 48, 3, 1, 1, 1},
+    {3, 2, 8, 16, 3, 2, 1, 1},
+    {7, 4, 5, 3, 1, 2, 0, 1},
+    {33, 1, 64, 17, 1, 1, 0, 1},
+    {2, 3, 33, 20, 2, 1, 0, 1},
+    {4, 4, 8, 8, 3, 1, 1, 1},
+    {3, 5, 4, 6, 3, 1, 2, 2},
+    {2, 3, 16, 16, 5, 1, 2, 1},
+    {40, 2, 3, 40, 2, 1, 0, 1},
+    {17, 3, 7, 9, 3, 3, 1, 1},
+    {1, 1, 1, 1, 1, 1, 0, 1},
+    {12, 2, 128, 24, 3, 1, 1, 1},
+    {16, 1, 100, 33, 3, 1, 1, 1},
+    {7, 3, 150, 20, 3, 2, 1, 1},
+    {1, 2, 192, 7, 3, 1, 1, 1},
+    {24, 2, 512, 128, 3, 1, 1, 1},
+    {2, 2, 6, 5, 3, 1, 2, 1},
+    {6, 4, 3, 70, 1, 1, 0, 1},
+    {3, 2, 9, 8, 1, 2, 0, 1},
+    /* Padded rows (gp_conv_padded): of x and weights, of y, of gathered rows. */
+    {40, 8, 48, 128, 3, 1, 1, 1},
+    {24, 2, 512, 96, 1, 1, 0, 1},
+    {24, 2, 96, 512, 1, 1, 0, 1},
+    {4, 2, 512, 96, 3, 1, 1, 1},
+    {4, 3, 32, 512, 3, 1, 1, 1},
+    {100, 1, 512, 16, 3, 1, 1, 1},
+    {33, 2, 128, 96, 3, 1, 1, 1},
 };
 /* Height and width differ, so that one taken for the other shows. */
 static const conv_sizes lopsided[] = {
@@ -347,6 +368,64 @@ static void test_division(void **state) {
         double one = gp_conv_expected(&shape, kinds[k], GP_CONV_PRODUCT, GP_CONV_AVX2, 1);
         assert_true(gp_conv_expected(&shape, kinds[k], GP_CONV_PRODUCT, GP_CONV_AVX2, 2) == one);
     }
+}
+
+static void count_pads(const gp_conv_pads *pads, int counts[4]) {
+    counts[0] += pads->x;
+    counts[1] += pads->y;
+    counts[2] += pads->weights;
+    counts[3] += pads->gathered;
+}
+
+/* The cases above have all of them where the processor has AVX2. Other instruction sets have none. */
+static void test_padded_rows(void **state) {
+    (void)state;
+    static const bool expected[GP_CONV_METHODS][4] = {[GP_CONV_PRODUCT] = {true, true, true, false},
+                                                      [GP_CONV_GATHERED] = {false, true, true, true},
+                                                      [GP_CONV_PLACES] = {true, true, true, false}};
+    for (int m = 0; m < GP_CONV_METHODS; m++) {
+        int counts[4] = {0}, others[4] = {0};
+        for (int k = 0; k < KINDS; k++) {
+            for (int number = 0; number < CASES; number++) {
+                gp_op_case c;
+                make_case(kinds[k], number, 1 + (uint32_t)number % MOST_THREADS, false, &c);
+                gp_conv_shape s = gp_conv_shape_of(&c.desc);
+                if (!gp_conv_is_possible(&s, (gp_conv_method)m)) continue;
+                for (int isa = 0; isa < GP_CONV_ISAS; isa++) {
+                    gp_conv_pads pads =
+                        gp_conv_padded(&s, kinds[k], (gp_conv_method)m, (gp_conv_isa)isa, (int)c.desc.threads);
+                    count_pads(&pads, isa == GP_CONV_AVX2 ? counts : others);
+                }
+            }
+        }
+        for (int i = 0; i < 4; i++) {
+            if ((counts[i] > 0) != expected[m][i])
+                fail_msg("%s: pad %d in %d cases", gp_conv_method_name((gp_conv_method)m), i, counts[i]);
+            assert_int_equal(others[i], 0);
+        }
+    }
+}
+
+/* Longer rows have the same floats; what lies between them is not touched. */
+static void test_longer_rows(void **state) {
+    (void)state;
+    gp_error err = {0};
+    gp_cpu_pool *pool;
+    const gp_conv_shape s = {5, 3, 4, 1, {6, 4}, {3, 4}, {3, 3}, {2, 1}, {1, 1}, {1, 1}};
+    enum { X = 5 * 6 * 4 * 3, ROWS = 5 * 3 * 4, DEPTH = 27, PITCH = DEPTH + GP_CONV_PAD };
+    static float x[X], dense[ROWS * DEPTH], longer[ROWS * PITCH], copied[ROWS * PITCH];
+    for (int i = 0; i < X; i++) x[i] = (float)i;
+    for (int i = 0; i < ROWS * PITCH; i++) longer[i] = copied[i] = -1;
+    ASSERT_OK(gp_cpu_pool_create(3, &pool, &err));
+    gp_conv_gather(pool, &s, x, dense, DEPTH);
+    gp_conv_gather(pool, &s, x, longer, PITCH);
+    gp_conv_spread(pool, dense, ROWS, DEPTH, copied, PITCH);
+    gp_cpu_pool_destroy(&pool);
+    for (int row = 0; row < ROWS; row++) {
+        assert_memory_equal(longer + row * PITCH, dense + row * DEPTH, DEPTH * sizeof(float));
+        for (int i = DEPTH; i < PITCH; i++) assert_true(longer[row * PITCH + i] == -1);
+    }
+    assert_memory_equal(copied, longer, sizeof copied);
 }
 
 /* The loops around the products: other threads, the same bits. */
@@ -653,7 +732,8 @@ int main(void) {
         cmocka_unit_test(test_against_ref),      cmocka_unit_test(test_bits),
         cmocka_unit_test(test_one_format),       cmocka_unit_test(test_choice),
         cmocka_unit_test(test_monotone),         cmocka_unit_test(test_huge_shapes),
-        cmocka_unit_test(test_threads),          cmocka_unit_test(test_loops),
+        cmocka_unit_test(test_threads),          cmocka_unit_test(test_padded_rows),
+        cmocka_unit_test(test_longer_rows),      cmocka_unit_test(test_loops),
         cmocka_unit_test(test_visible_work),     cmocka_unit_test(test_division),
         cmocka_unit_test(test_even_samples),     cmocka_unit_test(test_agreement),
         cmocka_unit_test(test_refused_products),
