@@ -16,6 +16,7 @@
 
 #include "base/memory.h"
 #include "device/cpu/cpu.h"
+#include "device/cpu/cpu_conv_choice.h"
 #include "device/device.h"
 #include "device/op_cases.h"
 #include "device/op_trial.h"
@@ -117,6 +118,60 @@ static void test_against_ref(void **state) {
             check_against_ref((gp_op_kind)kind, number, 2, true);
             if (is_conv((gp_op_kind)kind)) check_against_ref((gp_op_kind)kind, number, 1, false);
         }
+    }
+}
+
+/* Linear layers whose gradients take a factor with longer rows: weights, inputs, gradients of the outputs. */
+static const int64_t padded_linear[][3] = {{40, 512, 500}, {400, 512, 48}, {400, 48, 512}};
+enum { PADDED = sizeof padded_linear / sizeof *padded_linear };
+
+static void make_padded(gp_op_kind kind, int which, int number, gp_op_case *out) {
+    const int64_t *size = padded_linear[which];
+    gp_op_case_make(kind, number, GP_F32, out);
+    for (int i = 0; i < (int)out->desc.operands; i++) {
+        gp_operand_name name = gp_op_operand_named(kind, i);
+        if (!out->desc.operand[i].present) continue;
+        if (name == GP_NAME_X || name == GP_NAME_DX)
+            out->desc.operand[i] = gp_tensor_plain(GP_F32, 2, (const int64_t[]){size[0], size[1]});
+        else if (name == GP_NAME_Y || name == GP_NAME_DY)
+            out->desc.operand[i] = gp_tensor_plain(GP_F32, 2, (const int64_t[]){size[0], size[2]});
+        else if (name == GP_NAME_W || name == GP_NAME_DW)
+            out->desc.operand[i] = gp_tensor_plain(GP_F32, 2, (const int64_t[]){size[2], size[1]});
+        else
+            out->desc.operand[i] = gp_tensor_plain(GP_F32, 1, &size[2]);
+    }
+    out->desc.threads = 1;
+}
+
+static void check_padded(gp_op_kind kind, int which, int number, int *padded) {
+    trial got, want;
+    gp_op_cache *cache;
+    const gp_prepared *prepared;
+    gp_error err = {0};
+    make_padded(kind, which, number, &got.op_case);
+    want.op_case = got.op_case;
+    trial_fill(&got);
+    trial_fill(&want);
+    run_both(&got, &want);
+    trial_compare(&got, &want, tolerance_of(kind));
+    assert_int_equal(gp_op_cache_create(&cache, &err), GP_OK);
+    assert_int_equal(gp_op_prepare(cache, &gp_cpu_kind, &got.op_case.desc, &prepared, &err), GP_OK);
+    *padded += prepared->workspace > 0;
+    gp_op_cache_destroy(&cache);
+    trial_fini(&got);
+    trial_fini(&want);
+}
+
+/* With AVX2: weights of 512 inputs for the gradient of the inputs, and each of them for that of the weights. */
+static void test_padded_linear_layers(void **state) {
+    (void)state;
+    static const int expected[] = {0, 2, 3};
+    for (int k = 0; k < 3; k++) {
+        int padded[2] = {0, 0};
+        for (int which = 0; which < PADDED; which++)
+            for (int number = 1; number <= 3; number += 2) /* the gradient of the weights is added to, and not */
+                check_padded((gp_op_kind)(GP_OP_LINEAR_FORWARD + k), which, number, &padded[number / 2]);
+        for (int i = 0; i < 2 && gp_conv_isa_now() == GP_CONV_AVX2; i++) assert_int_equal(padded[i], expected[k]);
     }
 }
 
@@ -507,9 +562,10 @@ static void test_neighbours(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_against_ref), cmocka_unit_test(test_special_values), cmocka_unit_test(test_wholes),
-        cmocka_unit_test(test_promises),    cmocka_unit_test(test_in_place),       cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_neighbours),
+        cmocka_unit_test(test_against_ref),    cmocka_unit_test(test_padded_linear_layers),
+        cmocka_unit_test(test_special_values), cmocka_unit_test(test_wholes),
+        cmocka_unit_test(test_promises),       cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_threads),        cmocka_unit_test(test_neighbours),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

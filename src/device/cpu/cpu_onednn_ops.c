@@ -34,13 +34,35 @@ static const matmul_role matmul_roles[][MATMUL_ROLES] = {
 
 static const int matmul_slot[MATMUL_ROLES] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS};
 
+/* Products that take longer than the copies of padded factors. */
+static const double worth_padding = 16e6; /* operations */
+
+/* A linear layer is a 1x1 convolution on pictures of one place: its gradients take the same factors with longer rows.
+ */
+static gp_conv_pads pads_of(const gp_op_desc *desc) {
+    static const gp_op_kind kinds[] = {GP_OP_CONV_FORWARD, GP_OP_CONV_BACKWARD_DATA, GP_OP_CONV_BACKWARD_WEIGHTS};
+    const int linear = (int)desc->kind - GP_OP_LINEAR_FORWARD;
+    const matmul_role *role = matmul_roles[linear];
+    gp_rows first = gp_rows_of(&desc->operand[role[MATMUL_SOURCE].operand]);
+    gp_rows second = gp_rows_of(&desc->operand[role[MATMUL_WEIGHTS].operand]);
+    /* Forward has in from the first and out from the second factor, both others the other way round. */
+    bool forward = linear == 0;
+    gp_conv_shape shape = {.n = first.count, .in = forward ? first.width : second.width, .groups = 1};
+    shape.out = forward ? second.count : first.width;
+    for (int d = 0; d < 2; d++)
+        shape.size[d] = shape.outputs[d] = shape.kernel[d] = shape.stride[d] = shape.dilation[d] = 1;
+    if (gp_conv_flops(&shape) < worth_padding) return (gp_conv_pads){0};
+    return gp_conv_padded(&shape, kinds[linear], GP_CONV_PRODUCT, gp_conv_isa_now(), (int)desc->threads);
+}
+
 static gp_status add_matrix(gp_onednn_plan *plan, const gp_op_desc *desc, const matmul_role *role, int slot,
-                            gp_error *err) {
+                            int64_t padding, gp_error *err) {
     gp_rows rows = gp_rows_of(&desc->operand[role->operand]);
     if (gp_rows_dense(rows)) rows.pitch = rows.width;
+    const int64_t pitch = rows.width + padding;
     const int64_t dims[2][2] = {{rows.count, rows.width}, {rows.width, rows.count}};
     const int64_t lies[2][2] = {{rows.pitch, 1}, {1, rows.pitch}};
-    const int64_t dense[2][2] = {{rows.width, 1}, {1, rows.width}};
+    const int64_t dense[2][2] = {{pitch, 1}, {1, pitch}};
     int turned = role->transposed;
     dnnl_status_t status = gp_onednn_add_operand(plan, slot, role->operand, gp_op_writes(desc->kind, role->operand), 2,
                                                  dims[turned], lies[turned], dense[turned]);
@@ -68,9 +90,12 @@ static gp_status matmul_finish(gp_prepared *prepared, gp_onednn_plan *plan, gp_e
 static gp_status linear_plan(gp_prepared *prepared, gp_onednn_plan *plan, gp_error *err) {
     const gp_op_desc *desc = &prepared->desc;
     const matmul_role *role = matmul_roles[desc->kind - GP_OP_LINEAR_FORWARD];
-    for (int i = 0; i < MATMUL_BIAS; i++) GP_RETURN_IF_FAILED(add_matrix(plan, desc, &role[i], matmul_slot[i], err));
+    const gp_conv_pads pads = pads_of(desc);
+    const bool padded[MATMUL_BIAS] = {pads.y, pads.x || pads.weights, false};
+    for (int i = 0; i < MATMUL_BIAS; i++)
+        GP_RETURN_IF_FAILED(add_matrix(plan, desc, &role[i], matmul_slot[i], padded[i] ? GP_CONV_PAD : 0, err));
     if (role[MATMUL_BIAS].operand >= 0 && desc->operand[role[MATMUL_BIAS].operand].present)
-        GP_RETURN_IF_FAILED(add_matrix(plan, desc, &role[MATMUL_BIAS], matmul_slot[MATMUL_BIAS], err));
+        GP_RETURN_IF_FAILED(add_matrix(plan, desc, &role[MATMUL_BIAS], matmul_slot[MATMUL_BIAS], 0, err));
     return matmul_finish(prepared, plan, err);
 }
 
