@@ -14,6 +14,7 @@ typedef struct reader {
     int64_t samples;
     gp_rates rates;             /* of the stage's device */
     const gp_device_kind *kind; /* its; NULL: any */
+    int threads;                /* of the device, ≥ 1 */
     double *counted;            /* [layer] seconds of computing it again */
 } reader;
 
@@ -48,9 +49,11 @@ static gp_status read_node(const reader *r, int n, gp_error *err) {
     lowering.evaluate_only = true; /* what training forbids is the plan's to refuse */
     gp_status status = node->layer->type->lower(node->layer, &lowering, err);
     if (status != GP_OK) gp_node_error(node, err);
-    for (size_t o = 0; o < lowering.count && status == GP_OK; o++)
+    for (size_t o = 0; o < lowering.count && status == GP_OK; o++) {
+        lowering.ops[o].desc.threads = (uint32_t)r->threads;
         if (!gp_lowered_is_dead(r->graph, index, &lowering.ops[o]))
             read_op(r, n, &lowering.ops[o], &r->out->layers[n].more);
+    }
     gp_lowering_fini(&lowering);
     return status;
 }
@@ -112,7 +115,13 @@ gp_status gp_keeping_init(gp_keeping *keeping, const gp_plan *plan, int stage, i
                           const gp_profile *profile, gp_error *err) {
     const gp_stage *its = &plan->stages->stage[stage];
     const gp_device_spec *spec = &plan->stage[stage].spec;
-    reader r = {keeping, plan->graph, its->first_node, samples, gp_profile_rates(profile, spec), spec->kind, NULL};
+    reader r = {.out = keeping,
+                .graph = plan->graph,
+                .first = its->first_node,
+                .samples = samples,
+                .rates = gp_profile_rates(profile, spec),
+                .kind = spec->kind,
+                .threads = spec->threads > 1 ? spec->threads : 1};
     *keeping = (gp_keeping){.count = its->node_count};
     gp_status status = read_nodes(&r, err);
     for (int n = 0; n < its->node_count && status == GP_OK; n++)
@@ -123,10 +132,17 @@ gp_status gp_keeping_init(gp_keeping *keeping, const gp_plan *plan, int stage, i
     return status;
 }
 
-/* All nodes of a graph, at assumed rates. */
-static gp_status read_graph(reader *r, gp_keeping *all, const gp_graph *graph, int64_t samples, gp_error *err) {
+/* All nodes of a graph, at assumed rates. device NULL: any. */
+static gp_status read_graph(reader *r, gp_keeping *all, const gp_graph *graph, int64_t samples,
+                            const gp_device_spec *device, gp_error *err) {
+    int threads = device && device->threads > 1 ? device->threads : 1;
     *all = (gp_keeping){.count = graph->node_count};
-    *r = (reader){all, graph, 0, samples, gp_rates_assumed(1), NULL, NULL};
+    *r = (reader){.out = all,
+                  .graph = graph,
+                  .samples = samples,
+                  .rates = gp_rates_assumed(threads),
+                  .kind = device ? device->kind : NULL,
+                  .threads = threads};
     return read_nodes(r, err);
 }
 
@@ -143,14 +159,15 @@ static void share_out(const reader *r, const bool *runs, const bool *runs_still,
     }
 }
 
-gp_status gp_keeping_shares(const gp_graph *graph, int64_t samples, const bool *keeps, double *share, gp_error *err) {
+gp_status gp_keeping_shares(const gp_graph *graph, int64_t samples, const bool *keeps, const gp_device_spec *device,
+                            double *share, gp_error *err) {
     size_t count = (size_t)graph->node_count;
     bool *runs = NULL; /* without kept outputs; with them; then the kept outputs: none */
     gp_keeping all;
     reader r;
     for (int i = 0; i < graph->layer_count; i++) share[i] = 1;
     if (!memchr(keeps, true, count)) return GP_OK;
-    gp_status status = read_graph(&r, &all, graph, samples, err);
+    gp_status status = read_graph(&r, &all, graph, samples, device, err);
     if (status == GP_OK) status = GP_NEW(&runs, 3 * count, err);
     if (status == GP_OK) {
         gp_keep_measure(all.layers, all.count, runs + 2 * count, runs);
@@ -166,7 +183,7 @@ gp_status gp_keeping_shares(const gp_graph *graph, int64_t samples, const bool *
 gp_status gp_keeping_read(const gp_graph *graph, int64_t samples, bool *read, gp_error *err) {
     gp_keeping all;
     reader r;
-    gp_status status = read_graph(&r, &all, graph, samples, err);
+    gp_status status = read_graph(&r, &all, graph, samples, NULL, err);
     for (int n = 0; n < all.count && status == GP_OK; n++) read[n] = all.layers[n].read;
     free(r.counted);
     gp_keeping_fini(&all);

@@ -21,9 +21,9 @@ GP_MUST_USE gp_status gp_keeping_init(gp_keeping *keeping, const gp_plan *plan, 
 void gp_keeping_fini(gp_keeping *keeping);
 
 /* share[layer] of what computing a layer again takes that is left with outputs kept as keeps[node] says, by counted
- * costs; wherever the cut runs. */
-GP_MUST_USE gp_status gp_keeping_shares(const gp_graph *graph, int64_t samples, const bool *keeps, double *share,
-                                        gp_error *err);
+ * costs on a device; wherever the cut runs. */
+GP_MUST_USE gp_status gp_keeping_shares(const gp_graph *graph, int64_t samples, const bool *keeps,
+                                        const gp_device_spec *device, double *share, gp_error *err);
 /* read[node]: the backward pass reads the node's output. */
 GP_MUST_USE gp_status gp_keeping_read(const gp_graph *graph, int64_t samples, bool *read, gp_error *err);
 

@@ -218,7 +218,7 @@ struct gp_prepared {
     uint16_t in_place[GP_MAX_OPERANDS]; /* of a written operand: bit i set: it may have the address of read operand i */
     double flops;                       /* counted: multiplications and additions */
     double bytes;                       /* counted: read and written once */
-    double effort;                      /* of gp_device_kind: the flops of counted costs are `flops` times as many */
+    double effort;                      /* of gp_device_kind: counted costs have effort · flops operations */
     void *context;                      /* the device kind's own */
 };
 

@@ -1,7 +1,8 @@
 /* A profile for micro-batches of another size.
  *
  * The times of each layer change as its counted costs do: by the ratio of the counted cost of a micro-batch of the new
- * size to that of the old size. So a layer keeps the ratio of its measured time to its counted one. One thread. */
+ * size to that of the old size (without efforts, gp_device_kind). So a layer keeps the ratio of its measured time to
+ * its counted one. One thread. */
 #ifndef GP_PROFILE_SCALE_H
 #define GP_PROFILE_SCALE_H
 

@@ -109,8 +109,9 @@ static gp_status cost_devices(const gp_session *session, const gp_plan_choice *w
     for (int s = 0; s < session->config->pipeline.stages; s++) used[mode_of(session, with, s)] = true;
     GP_RETURN_IF_FAILED(GP_NEW(&out->layers, (size_t)count * MODES * (size_t)session->graph->layer_count, err));
     GP_RETURN_IF_FAILED(GP_NEW(&share, session->graph->layer_count, err));
-    gp_status status = gp_keeping_shares(session->graph, piece_of(session, with), session->keeps, share, err);
-    for (int d = 0; d < count; d++)
+    gp_status status = GP_OK;
+    for (int d = 0; d < count && status == GP_OK; d++) {
+        status = gp_keeping_shares(session->graph, piece_of(session, with), session->keeps, &specs[d], share, err);
         for (int mode = 0; mode < MODES && status == GP_OK; mode++) {
             int64_t *cost = costs_of(session, out, d, (gp_checkpoint_mode)mode);
             double recomputes = gp_balancing_recomputes((gp_checkpoint_mode)mode, with->micro_batches);
@@ -118,6 +119,7 @@ static gp_status cost_devices(const gp_session *session, const gp_plan_choice *w
             status = (gp_profile_is_counted(session->profile) ? counted_layers : profiled_layers)(
                 session, &specs[d], with, recomputes, share, cost, err);
         }
+    }
     free(share);
     return status;
 }

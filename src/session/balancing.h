@@ -18,8 +18,7 @@ typedef struct gp_plan_choice {
 } gp_plan_choice;
 
 /* What layers and copies cost on each device, for gp_balance_find: picoseconds of a micro-batch, with its share of the
- * update; or bytes, and nothing for copies, if
- * the choice is GP_BALANCE_SIZE. */
+ * update. If the choice is GP_BALANCE_SIZE: bytes, and nothing for copies. */
 typedef struct gp_balancing_costs {
     gp_balance_device *devices;   /* [worker] */
     const int64_t **stage_layers; /* [stage]; NULL: all stages have one checkpoint mode */

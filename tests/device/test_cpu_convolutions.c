@@ -406,6 +406,35 @@ static void test_padded_rows(void **state) {
     }
 }
 
+/* Of named shapes: samples, side, in, out, kernel, stride, padding, dilation. */
+static void test_which_rows_are_padded(void **state) {
+    (void)state;
+    static const struct {
+        int64_t shape[8];
+        gp_op_kind kind;
+        gp_conv_method method;
+        gp_conv_pads pads;
+    } cases[] = {
+        {{64, 2, 1024, 256, 1, 1, 0, 1}, GP_OP_CONV_FORWARD, GP_CONV_PRODUCT, {0}},
+        {{64, 2, 1024, 256, 1, 1, 0, 1}, GP_OP_CONV_BACKWARD_DATA, GP_CONV_PRODUCT, {.weights = true}},
+        {{64, 2, 1024, 256, 1, 1, 0, 1}, GP_OP_CONV_BACKWARD_WEIGHTS, GP_CONV_PRODUCT, {.x = true, .y = true}},
+        {{64, 2, 1000, 250, 1, 1, 0, 1}, GP_OP_CONV_BACKWARD_WEIGHTS, GP_CONV_PRODUCT, {0}},
+        {{64, 8, 1024, 256, 1, 1, 0, 1}, GP_OP_CONV_BACKWARD_DATA, GP_CONV_PRODUCT, {0}},     /* not narrow */
+        {{64, 2, 2048, 1024, 1, 1, 0, 1}, GP_OP_CONV_BACKWARD_WEIGHTS, GP_CONV_PRODUCT, {0}}, /* not narrow */
+        {{16, 1, 2048, 512, 1, 1, 0, 1}, GP_OP_CONV_BACKWARD_DATA, GP_CONV_PRODUCT, {0}},     /* few rows meet it */
+        {{64, 1, 512, 512, 3, 1, 1, 1}, GP_OP_CONV_BACKWARD_WEIGHTS, GP_CONV_PLACES, {.x = true, .y = true}},
+        {{64, 2, 512, 256, 3, 1, 1, 1}, GP_OP_CONV_BACKWARD_WEIGHTS, GP_CONV_GATHERED, {.y = true, .gathered = true}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        gp_op_desc desc = describe(cases[i].kind, cases[i].shape, 1);
+        gp_conv_shape s = gp_conv_shape_of(&desc);
+        gp_conv_pads is = gp_conv_padded(&s, cases[i].kind, cases[i].method, GP_CONV_AVX2, 1);
+        const gp_conv_pads *should = &cases[i].pads;
+        if (is.x != should->x || is.y != should->y || is.weights != should->weights || is.gathered != should->gathered)
+            fail_msg("case %zu: x %d, y %d, weights %d, gathered %d", i, is.x, is.y, is.weights, is.gathered);
+    }
+}
+
 /* Longer rows have the same floats; what lies between them is not touched. */
 static void test_longer_rows(void **state) {
     (void)state;
@@ -729,14 +758,14 @@ static void test_refused_products(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_against_ref),      cmocka_unit_test(test_bits),
-        cmocka_unit_test(test_one_format),       cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_monotone),         cmocka_unit_test(test_huge_shapes),
-        cmocka_unit_test(test_threads),          cmocka_unit_test(test_padded_rows),
-        cmocka_unit_test(test_longer_rows),      cmocka_unit_test(test_loops),
-        cmocka_unit_test(test_visible_work),     cmocka_unit_test(test_division),
-        cmocka_unit_test(test_even_samples),     cmocka_unit_test(test_agreement),
-        cmocka_unit_test(test_refused_products),
+        cmocka_unit_test(test_against_ref), cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_one_format),  cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_monotone),    cmocka_unit_test(test_huge_shapes),
+        cmocka_unit_test(test_threads),     cmocka_unit_test(test_padded_rows),
+        cmocka_unit_test(test_longer_rows), cmocka_unit_test(test_which_rows_are_padded),
+        cmocka_unit_test(test_loops),       cmocka_unit_test(test_visible_work),
+        cmocka_unit_test(test_division),    cmocka_unit_test(test_even_samples),
+        cmocka_unit_test(test_agreement),   cmocka_unit_test(test_refused_products),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

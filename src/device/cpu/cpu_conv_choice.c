@@ -125,7 +125,8 @@ typedef struct result {
 
 static result result_of(const gp_conv_shape *s, gp_op_kind kind, gp_conv_method method, int threads) {
     gp_division division = gp_conv_divide(s, kind, method, threads);
-    int64_t columns = method == GP_CONV_PLACES ? s->kernel[1] * s->in : gp_conv_depth(s), rows = s->out;
+    int64_t seen = s->kernel[1] < s->size[1] ? s->kernel[1] : s->size[1]; /* of a line, by places */
+    int64_t columns = method == GP_CONV_PLACES ? seen * s->in : gp_conv_depth(s), rows = s->out;
     if (kind == GP_OP_CONV_BACKWARD_DATA)
         rows = method == GP_CONV_PRODUCT    ? gp_conv_rows(s)
                : method == GP_CONV_GATHERED ? gp_conv_gathered_samples(s) * places_of(s)
@@ -207,10 +208,12 @@ static const gp_conv_row table[] = {
 };
 
 /* Rows for two threads stand for more. */
+enum { MOST_MEASURED = 2 };
 static const gp_conv_row *find_row(gp_conv_isa isa, uint32_t threads, gp_conv_method method, gp_op_kind kind) {
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         const gp_conv_row *row = &table[i];
-        if (row->isa == isa && row->method == method && row->kind == kind && row->threads == (threads > 1 ? 2 : 1))
+        if (row->isa == isa && row->method == method && row->kind == kind &&
+            row->threads == (threads > 1 ? MOST_MEASURED : 1))
             return row;
     }
     return NULL;
@@ -286,6 +289,7 @@ double gp_conv_effort(const gp_op_desc *desc) {
     const gp_conv_isa isa = GP_CONV_AVX2;
     gp_op_desc on = *desc;
     if (on.threads == 0) on.threads = 1;
+    if (on.threads > MOST_MEASURED) on.threads = MOST_MEASURED;
     gp_conv_shape shape = gp_conv_shape_of(&on);
     double large = find_row(isa, 1, GP_CONV_DIRECT, GP_OP_CONV_FORWARD)->rate.flops * on.threads;
     gp_conv_method method = gp_conv_choose(&on, GP_CONV_WEIGHTS_ANY, isa).method;

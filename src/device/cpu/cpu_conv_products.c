@@ -138,9 +138,9 @@ static void lengthen_rows(listing *l, int block, int64_t floats) {
 }
 
 static void pad(listing *l, int block, gp_conv_rows_of rows, gp_prepared *prepared, gp_conv_products *its) {
-    size_t floats = (size_t)rows.rows * (size_t)(rows.floats + GP_CONV_PAD);
+    size_t row = gp_size_times((size_t)(rows.floats + GP_CONV_PAD), sizeof(float));
     lengthen_rows(l, block, rows.floats);
-    its->padded[block] = (padding){rows, gp_op_book(prepared, floats * sizeof(float))};
+    its->padded[block] = (padding){rows, gp_op_book(prepared, gp_size_times((size_t)rows.rows, row))};
 }
 
 static void pad_factors(listing *l, gp_conv_method method, gp_prepared *prepared, gp_conv_products *its) {
