@@ -122,8 +122,10 @@ static void test_against_ref(void **state) {
 }
 
 /* Linear layers whose gradients take a factor with longer rows: weights, inputs, gradients of the outputs. */
-static const int64_t padded_linear[][3] = {{40, 512, 500}, {400, 512, 48}, {400, 48, 512}};
+static const int64_t padded_linear[][3] = {{160, 512, 500}, {400, 512, 160}, {400, 160, 512}};
 enum { PADDED = sizeof padded_linear / sizeof *padded_linear };
+/* Bytes of a workspace with a copy of a factor; without one, oneDNN's scratchpad needs less. */
+enum { LONGER = 300000 };
 
 static void make_padded(gp_op_kind kind, int which, int number, gp_op_case *out) {
     const int64_t *size = padded_linear[which];
@@ -156,7 +158,7 @@ static void check_padded(gp_op_kind kind, int which, int number, int *padded) {
     trial_compare(&got, &want, tolerance_of(kind));
     assert_int_equal(gp_op_cache_create(&cache, &err), GP_OK);
     assert_int_equal(gp_op_prepare(cache, &gp_cpu_kind, &got.op_case.desc, &prepared, &err), GP_OK);
-    *padded += prepared->workspace > 0;
+    *padded += prepared->workspace > LONGER;
     gp_op_cache_destroy(&cache);
     trial_fini(&got);
     trial_fini(&want);
