@@ -23,8 +23,6 @@ static gp_status compile_sizes(gp_stage_plan *plan, const gp_stage_request *requ
         GP_RETURN_IF_FAILED(gp_stage_compile(plan, request, sized, err));
         GP_RETURN_IF_FAILED(gp_stage_find_users(plan, request, sized, err));
         const gp_routine *evaluate = &sized->routine[GP_ROUTINE_EVALUATE];
-        for (int r = 0; r < GP_ROUTINES; r++)
-            if (r != GP_ROUTINE_EVALUATE) gp_stage_plan_fit(plan, &sized->routine[r]);
         if (evaluate->transient + evaluate->workspace > plan->evaluation)
             plan->evaluation = evaluate->transient + evaluate->workspace;
         if (evaluate->alive > plan->alive) plan->alive = evaluate->alive;

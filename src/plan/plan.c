@@ -199,6 +199,24 @@ static gp_status plan_stages(gp_plan *plan, gp_stage_request stage_request, cons
     return GP_OK;
 }
 
+/* Room for what the instructions of training run. A routine that no instruction runs needs none. With except_last, for
+ * example, the last micro-batch is always kept. If it is smaller, the routine that keeps nothing is never run with its
+ * size, and may have a larger workspace. */
+static void fit_routines(gp_plan *plan) {
+    const gp_routine *routines[GP_INSTR_ROUTINES];
+    for (int m = 0; m < plan->mini_count; m++) {
+        const gp_mini_plan *mini = &plan->minis[m];
+        for (int w = 0; w < mini->programs->workers && mini->training; w++) {
+            const gp_program *program = &mini->programs->worker[w];
+            for (size_t pc = 0; pc < program->count; pc++) {
+                const gp_instr *instr = &program->instrs[pc];
+                for (int r = gp_instr_routines(plan, mini, instr, routines) - 1; r >= 0; r--)
+                    gp_stage_plan_fit(&plan->stage[instr->stage], routines[r]);
+            }
+        }
+    }
+}
+
 static gp_status make_plan(gp_plan *plan, const gp_plan_request *request, gp_micro_size **sizes, gp_error *err) {
     GP_RETURN_IF_FAILED(check_request(request, err));
     GP_RETURN_IF_FAILED(gp_stages_create(request->graph, request->layers, request->stages, &plan->stages, err));
@@ -225,6 +243,7 @@ static gp_status make_plan(gp_plan *plan, const gp_plan_request *request, gp_mic
     if (status == GP_OK) status = plan_stages(plan, describe(plan, request, ops, *sizes), ops, err);
     free(ops);
     GP_RETURN_IF_FAILED(status);
+    fit_routines(plan);
     GP_RETURN_IF_FAILED(gp_bindings_plan(plan, err));
     for (int m = 0; m < plan->mini_count && gp_plan_has_queues(plan); m++)
         GP_RETURN_IF_FAILED(gp_mini_queues(plan, &plan->minis[m], GP_QUEUES_MEMORY, err));

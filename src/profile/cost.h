@@ -23,9 +23,10 @@ typedef struct gp_cost_request {
 
 /* One forward and one backward on one thread of any device, at assumed rates. */
 gp_cost_request gp_cost_assumed(const gp_graph *graph, int64_t samples);
-/* cost[i] in picoseconds of layer i (graph->layer_count of them; the loss is added to the last) for one micro-batch:
- * forward and backward, recomputes and updates if the request has them; no gradients that nobody reads. The sum
- * fits an int64 (GP_UNSUPPORTED where it does not); GP_CONFIG with its place for what a layer refuses. */
+/* cost[i]: what layer i takes for one micro-batch, in picoseconds; graph->layer_count of them, and the loss is added to
+ * the last. It counts the forward and the backward pass, and recomputes and updates if the request has them. Gradients
+ * that nothing reads are not counted. GP_UNSUPPORTED if the sum does not fit an int64; GP_CONFIG, with the place, for
+ * what a layer refuses. */
 GP_MUST_USE gp_status gp_cost_by_time(const gp_cost_request *request, int64_t *cost, gp_error *err);
 /* cost[i] in bytes: the value that layer i makes for one micro-batch, and its parameters times what training keeps of
  * each (itself, gradient, optimizer states; of buffers and frozen ones themselves alone); torchgpipe's balance by size.

@@ -69,13 +69,18 @@ static bool find_remedy(const gp_session *session, const gp_plan_choice *now, bo
     return false;
 }
 
-/* Whether the leanest plan fits: one sample for each micro-batch, all recomputed. */
+/* Whether a lean plan fits: micro-batches of one sample or of two, all recomputed. The workspace of one sample may be the
+ * larger one. */
 static bool leanest_fits(const gp_session *session, int64_t *budget) {
     int64_t batch = session->config->data.batch;
-    const gp_plan_choice by_time = {batch < GP_MAX_MICRO_BATCHES ? batch : GP_MAX_MICRO_BATCHES, true, GP_BALANCE_AUTO};
-    const gp_plan_choice by_size = {by_time.micro_batches, true, GP_BALANCE_SIZE};
-    *budget -= planning_work(session, &by_time);
-    return *budget >= 0 && (would_fit(session, &by_time) || would_fit(session, &by_size));
+    for (int64_t samples = 1; samples <= 2 && samples <= batch; samples++) {
+        int64_t pieces = batch / samples < GP_MAX_MICRO_BATCHES ? batch / samples : GP_MAX_MICRO_BATCHES;
+        const gp_plan_choice by_time = {pieces, true, GP_BALANCE_AUTO}, by_size = {pieces, true, GP_BALANCE_SIZE};
+        *budget -= planning_work(session, &by_time);
+        if (*budget < 0) return false;
+        if (would_fit(session, &by_time) || would_fit(session, &by_size)) return true;
+    }
+    return false;
 }
 
 /* The same with a smaller batch: a half, a quarter … of it. *batch: the first that fits. */
@@ -84,12 +89,11 @@ static bool find_smaller_batch(const gp_session *session, const gp_plan_choice *
     gp_config config = *session->config;
     gp_session smaller = *session;
     smaller.config = &config;
-    config.data.batch = 1;
-    if (session->config->data.batch == 1 || !leanest_fits(&smaller, budget)) return false;
-    config.data.batch = session->config->data.batch / 2;
-    while (config.data.batch > 1 && !leanest_fits(&smaller, budget)) config.data.batch /= 2;
-    *batch = config.data.batch;
-    return find_remedy(&smaller, now, false, budget, out);
+    for (*batch = config.data.batch / 2; *batch > 0; *batch /= 2) {
+        config.data.batch = *batch;
+        if (leanest_fits(&smaller, budget) && find_remedy(&smaller, now, false, budget, out)) return true;
+    }
+    return false;
 }
 
 /* Whether one layer alone is too large for every device, with the smallest micro-batches and all recomputed. `missing`:
@@ -131,14 +135,14 @@ static void find_last_resort(const gp_session *session, const gp_plan_choice *no
     char missing[GP_ERROR_TEXT];
     int64_t batch = 0;
     gp_plan_choice then;
-    if (*budget < 0) {
-        snprintf(text, REMEDY_TEXT,
-                 "checkpoint: always, more micro-batches and other balances were tried for a few seconds, and none of "
-                 "them makes it fit");
-    } else if (find_smaller_batch(session, now, budget, &batch, &then)) {
+    if (*budget >= 0 && find_smaller_batch(session, now, budget, &batch, &then)) {
         char remedy[REMEDY_TEXT];
         describe_remedy(remedy, now, &then, batch);
         snprintf(text, REMEDY_TEXT, "with this batch nothing makes it fit; it fits with %.120s", remedy);
+    } else if (*budget < 0) {
+        snprintf(text, REMEDY_TEXT,
+                 "checkpoint: always, more micro-batches and other balances were tried for a few seconds, and none of "
+                 "them makes it fit");
     } else if (is_one_layer(session, missing)) {
         snprintf(text, REMEDY_TEXT,
                  "%.240s%sneither more stages nor a smaller batch help; its device needs more memory",

@@ -193,16 +193,6 @@ static double bottleneck_of(const gp_session *session, const int64_t *cost, cons
     return sum[0] > sum[1] ? sum[0] : sum[1];
 }
 
-/* As the session counts it on its first device. */
-static gp_status count_cost(const gp_session *session, double recomputes, int64_t *cost, gp_error *err) {
-    gp_cost_request request = gp_cost_assumed(session->graph, gp_session_piece(session));
-    request.recomputes = recomputes;
-    request.updates = 1.0 / session->config->pipeline.micro_batches;
-    request.optimizer_states = session->update.states;
-    request.kind = session->devices[0].kind;
-    return gp_cost_by_time(&request, cost, err);
-}
-
 /* What recomputes by which mode counts where the stage stands; a kept output spares what was only needed for it. */
 static void each_stage_costs_what_its_mode_asks(void **state) {
     (void)state;
@@ -221,8 +211,8 @@ static void each_stage_costs_what_its_mode_asks(void **state) {
         int64_t cost[2][LAYERS], once[LAYERS];
         snprintf(pipeline, sizeof pipeline, "devices: [cpu, cpu]\n  checkpoint: %s", cases[i].checkpoint);
         gp_session *session = open_with(pipeline);
-        assert_int_equal(count_cost(session, 0, once, &err), GP_OK);
-        for (int s = 0; s < 2; s++) assert_int_equal(count_cost(session, cases[i].recomputes[s], cost[s], &err), GP_OK);
+        fixture_count_cost(session, 0, once);
+        for (int s = 0; s < 2; s++) fixture_count_cost(session, cases[i].recomputes[s], cost[s]);
         for (int l = 1; l <= cases[i].spared; l++) cost[0][l] = once[l]; /* c.0 and b.0 too: nobody else wants them */
         gp_balancing_costs costs;
         const gp_plan_choice choice = {4, false, GP_BALANCE_AUTO};
@@ -242,11 +232,10 @@ static void each_stage_costs_what_its_mode_asks(void **state) {
 
 static void expect_least(const char *devices, int threads0, int threads1, int *cut) {
     char pipeline[128];
-    gp_error err = {0};
     int64_t cost[LAYERS];
     snprintf(pipeline, sizeof pipeline, "devices: %s\n  checkpoint: never", devices);
     gp_session *session = open_with(pipeline);
-    assert_int_equal(count_cost(session, 0, cost, &err), GP_OK);
+    fixture_count_cost(session, 0, cost);
     *cut = (int)session->layers[0];
     double found = bottleneck_of(session, cost, cost, *cut, threads0, threads1);
     for (int other = 1; other < LAYERS; other++)

@@ -9,6 +9,7 @@
 
 #include "base/philox.h"
 #include "data/safetensors.h"
+#include "profile/cost.h"
 #include "store/folder.h"
 
 enum { CHANNELS = 2, HEIGHT = 4, WIDTH = 4, ELEMENTS = CHANNELS * HEIGHT * WIDTH, MAX_SAMPLES = 512 };
@@ -154,6 +155,16 @@ void fixture_refused(const char *text, const char *const *changes, gp_status wan
     assert_string_equal(err.text, rest);
     assert_int_equal(status, wanted);
     assert_int_equal(err.status, wanted);
+}
+
+void fixture_count_cost(const gp_session *session, double recomputes, int64_t *cost) {
+    gp_cost_request request = gp_cost_assumed(session->graph, gp_session_piece(session));
+    gp_error err = {0};
+    request.recomputes = recomputes;
+    request.updates = 1.0 / session->config->pipeline.micro_batches;
+    request.optimizer_states = session->update.states;
+    request.kind = session->devices[0].kind;
+    if (gp_cost_by_time(&request, cost, &err) != GP_OK) fail_msg("%s", err.text);
 }
 
 json_t *fixture_metrics(const char *run_folder) {

@@ -74,6 +74,9 @@ gp_session *fixture_resume(const char *text, const char *const *changes, const c
 /* Whole sentence, wherever it says "<folder>/" without it, and status of a session that is refused. */
 void fixture_refused(const char *text, const char *const *changes, gp_status wanted, const char *rest);
 
+/* gp_cost_by_time as the session counts it for its first device, with so many recomputes; must succeed. */
+void fixture_count_cost(const gp_session *session, double recomputes, int64_t *cost);
+
 /* metrics.jsonl of a run folder, one object a line; a JSON array. */
 json_t *fixture_metrics(const char *folder);
 

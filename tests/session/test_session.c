@@ -35,15 +35,6 @@ static void layers_per_stage_run_as_given(void **state) {
     gp_session_close(&session);
 }
 
-/* As the session counts it on its first device. */
-static gp_status count_cost(const gp_session *session, int64_t *cost, gp_error *err) {
-    gp_cost_request request = gp_cost_assumed(session->graph, gp_session_piece(session));
-    request.updates = 1.0 / session->config->pipeline.micro_batches;
-    request.optimizer_states = session->update.states;
-    request.kind = session->devices[0].kind;
-    return gp_cost_by_time(&request, cost, err);
-}
-
 /* Of two stages every cut is tried: none has a cheaper dearest stage. */
 static void expect_least(const gp_session *session, const int64_t *cost) {
     int64_t total = 0, before = 0, least = INT64_MAX, chosen = 0;
@@ -64,7 +55,7 @@ static void auto_balances_time_and_size_balances_bytes(void **state) {
     gp_error err = {0};
     int64_t cost[8];
     gp_session *session = fixture_session(NULL);
-    assert_int_equal(count_cost(session, cost, &err), GP_OK);
+    fixture_count_cost(session, 0, cost);
     expect_least(session, cost);
     gp_session_close(&session);
     session = fixture_session(FIXTURE_CHANGES("pipeline.balance=size"));
