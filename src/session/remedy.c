@@ -69,8 +69,8 @@ static bool find_remedy(const gp_session *session, const gp_plan_choice *now, bo
     return false;
 }
 
-/* Whether a lean plan fits: micro-batches of one sample or of two, all recomputed. The workspace of one sample may be the
- * larger one. */
+/* Whether a lean plan fits: micro-batches of one sample or of two, all recomputed. The workspace of one sample may be
+ * the larger one. */
 static bool leanest_fits(const gp_session *session, int64_t *budget) {
     int64_t batch = session->config->data.batch;
     for (int64_t samples = 1; samples <= 2 && samples <= batch; samples++) {
