@@ -88,7 +88,7 @@ double gp_conv_effort(const gp_op_desc *desc);
  */
 
 /* Raise it with each change of the table, or of what cpu_conv_choice.c makes of it: snapshots and profiles have it. */
-enum { GP_CONV_TABLE_VERSION = 4 };
+enum { GP_CONV_TABLE_VERSION = 5 };
 
 /* GB/s at which a thread reorders weights. */
 #define GP_CONV_REORDER 4.0
