@@ -53,7 +53,8 @@ void gp_durations_fini(gp_durations *durations) {
 static double profiled_seconds(const gp_durations *d, const gp_instr *instr) {
     const double *stage = d->stage[instr->stage];
     bool consumes = d->plan->stage[instr->stage].consumes;
-    double share = (double)gp_mini_samples(d->mini, instr->micro) / (double)d->profile->identity.samples;
+    gp_share its = gp_mini_share(d->mini, &d->plan->stages->stage[instr->stage], instr->micro);
+    double share = (double)its.count / (double)d->profile->identity.samples;
     switch (instr->op) {
     case GP_INSTR_FORWARD: return share * stage[GP_PROFILE_TIME_FORWARD];
     case GP_INSTR_RECOMPUTE: return share * stage[GP_PROFILE_TIME_RECOMPUTE];
@@ -83,12 +84,10 @@ static double routine_seconds(const gp_rates *rates, const gp_routine *routine, 
 static double counted_seconds(const gp_durations *d, const gp_instr *instr) {
     const gp_stage_plan *stage = &d->plan->stage[instr->stage];
     const gp_rates rates = gp_profile_rates(d->profile, &stage->spec);
-    if (instr->op == GP_INSTR_STEP) return routine_seconds(&rates, &d->mini->step[instr->stage], false);
-    const gp_routine *routine = gp_instr_routine(d->mini, stage, instr);
-    if (!routine) return 0;
-    double seconds = routine_seconds(&rates, routine, (instr->flags & GP_INSTR_FIRST) != 0);
-    if (instr->op == GP_INSTR_FORWARD && instr->flags & GP_INSTR_LAST)
-        seconds += routine_seconds(&rates, &d->mini->total[instr->stage], false);
+    const gp_routine *routines[GP_INSTR_ROUTINES];
+    double seconds = 0;
+    for (int r = gp_instr_routines(d->plan, d->mini, instr, routines) - 1; r >= 0; r--)
+        seconds += routine_seconds(&rates, routines[r], r == 0 && (instr->flags & GP_INSTR_FIRST) != 0);
     return seconds;
 }
 

@@ -171,6 +171,10 @@ static gp_status finish_outgoing(folder *f, gp_error *err) {
     gp_status status = GP_OK;
     for (size_t i = 0; i < edges->count && status == GP_OK; i++) {
         int value = compiler->request->stages->edges[edges->items[i]].value;
+        if (i > 0 && compiler->request->stages->edges[edges->items[i - 1]].value == value) {
+            compiler->grad_out[i] = compiler->grad_out[i - 1];
+            continue;
+        }
         int sum = f->sum[gp_compiler_position(compiler, value)];
         if (sum < 0) {
             status = gp_fail(err, GP_INTERNAL, "no gradient for \"%s\"", compiler->graph->values[value].name);
@@ -201,9 +205,10 @@ gp_status gp_compiler_backward(gp_stage_compiler *compiler, gp_error *err) {
     for (size_t i = 0; i < positions && status == GP_OK; i++) f.sum[i] = -1;
     for (size_t i = 0; i < stage->grad_in.count && status == GP_OK; i++) {
         int value = compiler->request->stages->edges[stage->grad_in.items[i]].value;
+        int *sum = &f.sum[gp_compiler_position(compiler, value)];
         size_t bytes = compiler->things[gp_compiler_value(compiler, value)].bytes;
-        status = gp_compiler_thing(compiler, bytes, &compiler->grad_in[i], err);
-        if (status == GP_OK) f.sum[gp_compiler_position(compiler, value)] = compiler->grad_in[i];
+        if (*sum < 0) status = gp_compiler_thing(compiler, bytes, sum, err);
+        compiler->grad_in[i] = *sum;
     }
     for (int n = stage->node_count - 1; n >= 0 && status == GP_OK; n--)
         status = stage_node(&f, stage->first_node + n, err);

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "compile/stage_internal.h"
+#include "layers/types.h"
 
 static gp_status note_choices(gp_stage_plan *plan, const gp_graph *graph, int node, int op_index,
                               const gp_lowered_op *op, const gp_prepared *prepared, gp_error *err) {
@@ -22,10 +23,14 @@ static gp_status note_choices(gp_stage_plan *plan, const gp_graph *graph, int no
     return GP_OK;
 }
 
-static gp_status note_stats(gp_stage_plan *plan, int node, const gp_lowering *lowering, gp_error *err) {
+/* What the loss is given stays where it is. */
+static gp_status note_stats(gp_stage_plan *plan, const gp_stage_request *request, int node, const gp_lowering *lowering,
+                            gp_error *err) {
     for (size_t i = 0; i < lowering->stats.count; i++) {
         GP_RETURN_IF_FAILED(GP_GROW(&plan->stats, &plan->stats_capacity, plan->stats_count + 1, err));
-        plan->stats[plan->stats_count++] = (gp_stats_plan){node, (int)i, gp_tensor_bytes(&lowering->stats.items[i]), 0};
+        bool prediction = node == request->stages->graph->node_count - 1 && i == GP_LOSS_STATS_PREDICTION;
+        plan->stats[plan->stats_count++] = (gp_stats_plan){
+            .node = node, .index = (int)i, .bytes = gp_tensor_bytes(&lowering->stats.items[i]), .merged = !prediction};
     }
     return GP_OK;
 }
@@ -34,11 +39,12 @@ static gp_status note_stats(gp_stage_plan *plan, int node, const gp_lowering *lo
 gp_status gp_stage_choose_formats(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err) {
     const gp_graph *graph = request->stages->graph;
     gp_stage_lowering lowering;
-    GP_RETURN_IF_FAILED(gp_stage_lower(plan, request, request->full_samples, false, &lowering, err));
+    int64_t samples = gp_share_of(request->full_samples, gp_stage_of(plan, request)->replicas, 0).count;
+    GP_RETURN_IF_FAILED(gp_stage_lower(plan, request, samples, false, &lowering, err));
     gp_status status = GP_OK;
     for (int n = 0; n < lowering.count && status == GP_OK; n++) {
         int node = gp_stage_of(plan, request)->first_node + n;
-        status = note_stats(plan, node, &lowering.nodes[n], err);
+        status = note_stats(plan, request, node, &lowering.nodes[n], err);
         for (size_t o = 0; o < lowering.nodes[n].count && status == GP_OK; o++) {
             const gp_lowered_op *op = &lowering.nodes[n].ops[o];
             if (gp_lowered_is_dead(graph, node, op) || (!request->trains && op->pass != GP_PASS_EVALUATE)) continue;
@@ -148,10 +154,36 @@ static size_t first_square(const gp_stage_plan *plan, const gp_stages *stages) {
 
 static void place_squares(gp_stage_plan *plan, const gp_stage_request *request) {
     plan->squares_before = request->squares_before;
-    for (int i = 0; i < plan->param_count && request->stages->norms; i++)
+    bool finds = request->stages->norms && gp_stage_of(plan, request)->replica == 0;
+    for (int i = 0; i < plan->param_count && finds; i++)
         if (plan->params[i].trained) plan->params[i].square = plan->square_count++;
     size_t count = plan->square_count + first_square(plan, request->stages);
     plan->squares = reserve(plan, GP_MEMORY_STATISTICS, count * sizeof(double));
+}
+
+static void place_stats(gp_stage_plan *plan, const gp_stage_request *request) {
+    for (size_t i = 0; i < plan->stats_count; i++) {
+        gp_stats_plan *its = &plan->stats[i];
+        its->stride = its->bytes * (its->merged ? (size_t)gp_stage_of(plan, request)->replicas : 1);
+        its->offset = reserve(plan, GP_MEMORY_STATISTICS, its->stride * (size_t)request->max_pieces);
+    }
+}
+
+gp_share gp_stage_plan_shard(const gp_stage_plan *plan, const gp_stages *stages, int replica) {
+    int64_t units = (int64_t)(plan->grads_bytes / GP_ALIGNMENT);
+    gp_share its = gp_share_of(units, stages->stage[plan->stage].replicas, replica);
+    return (gp_share){its.first * GP_ALIGNMENT, its.count * GP_ALIGNMENT};
+}
+
+static void place_grads(gp_stage_plan *plan, const gp_stage_request *request) {
+    const gp_stage *stage = gp_stage_of(plan, request);
+    plan->grads = plan->fixed;
+    for (int i = 0; i < plan->param_count; i++)
+        if (plan->params[i].trained && !plan->consumes)
+            plan->params[i].grad = reserve(plan, GP_MEMORY_GRADIENTS, plan->params[i].grad_bytes);
+    plan->grads_bytes = plan->fixed - plan->grads;
+    size_t shard = (size_t)gp_stage_plan_shard(plan, request->stages, stage->replica).count;
+    plan->parts = reserve(plan, GP_MEMORY_COPIES, shard * (size_t)(stage->replicas - 1));
 }
 
 gp_status gp_stage_place_fixed(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err) {
@@ -159,16 +191,13 @@ gp_status gp_stage_place_fixed(gp_stage_plan *plan, const gp_stage_request *requ
     apply_choices(plan, request);
     GP_RETURN_IF_FAILED(prepare_moves(plan, request, err));
     plan->scalars = reserve(plan, GP_MEMORY_STATISTICS, sizeof(gp_step_scalars));
-    for (size_t i = 0; i < plan->stats_count; i++)
-        plan->stats[i].offset = reserve(plan, GP_MEMORY_STATISTICS, plan->stats[i].bytes * (size_t)request->max_pieces);
+    place_stats(plan, request);
     place_squares(plan, request);
     for (int i = 0; i < plan->param_count; i++)
         plan->params[i].master = reserve(plan, GP_MEMORY_PARAMETERS, plan->params[i].stored);
     for (int i = 0; i < plan->param_count; i++)
         plan->params[i].copy.offset = reserve(plan, GP_MEMORY_WORKING, plan->params[i].copy.bytes);
-    for (int i = 0; i < plan->param_count; i++)
-        if (plan->params[i].trained && !plan->consumes)
-            plan->params[i].grad = reserve(plan, GP_MEMORY_GRADIENTS, plan->params[i].grad_bytes);
+    place_grads(plan, request);
     for (int i = 0; i < plan->param_count; i++)
         for (int s = 0; s < request->update.states && plan->params[i].trained; s++)
             plan->params[i].state[s] = reserve(plan, GP_MEMORY_OPTIMIZER, plan->params[i].stored);
@@ -194,10 +223,15 @@ gp_address gp_stage_grad_address(const gp_stage_plan *plan, const gp_graph *grap
     return (gp_address){GP_AREA_FIXED, param->grad, 0};
 }
 
-gp_address gp_stage_stats_address(const gp_stage_plan *plan, int node, int index, bool all) {
+static gp_address stats_address(const gp_stats_plan *stats, int replica, bool all) {
+    size_t own = stats->merged && !all ? stats->bytes * (size_t)replica : 0;
+    return (gp_address){GP_AREA_FIXED, stats->offset + own, all ? 0 : stats->stride};
+}
+
+gp_address gp_stage_stats_address(const gp_stage_plan *plan, int replica, int node, int index, bool all) {
     for (size_t i = 0; i < plan->stats_count; i++)
         if (plan->stats[i].node == node && plan->stats[i].index == index)
-            return (gp_address){GP_AREA_FIXED, plan->stats[i].offset, all ? 0 : plan->stats[i].bytes};
+            return stats_address(&plan->stats[i], replica, all);
     return (gp_address){GP_AREA_NONE, 0, 0};
 }
 

@@ -21,6 +21,9 @@ static inline const gp_stage *gp_stage_of(const gp_stage_plan *plan, const gp_st
     return &request->stages->stage[plan->stage];
 }
 
+/* Samples that the stage has of a micro-batch: its share, if it has other replicas. */
+int64_t gp_stage_samples(const gp_stage_plan *plan, const gp_stage_request *request, int64_t micro_batch);
+
 /* Prepares a lowered op for the stage's device, in the formats that were chosen (`chosen`), or freely. flags are added
  * to the descriptor's. */
 GP_MUST_USE gp_status gp_stage_prepare(const gp_stage_plan *plan, const gp_stage_request *request, int node,
@@ -53,7 +56,8 @@ gp_address gp_stage_param_address(const gp_stage_plan *plan, const gp_graph *gra
                                   gp_format format);
 /* At GP_NO_OFFSET if the gradient does not stay: until the backward gets its updates (stage_consume.c). */
 gp_address gp_stage_grad_address(const gp_stage_plan *plan, const gp_graph *graph, int node, int index);
-gp_address gp_stage_stats_address(const gp_stage_plan *plan, int node, int index, bool all);
+/* A replica's own; `all`: of all micro-batches and replicas. */
+gp_address gp_stage_stats_address(const gp_stage_plan *plan, int replica, int node, int index, bool all);
 gp_address gp_stage_scalars_address(const gp_stage_plan *plan);
 /* Of a parameter's square. */
 gp_address gp_stage_square_address(const gp_stage_plan *plan, const gp_stages *stages, const gp_param_plan *param);
@@ -74,6 +78,7 @@ GP_MUST_USE gp_status gp_stage_compile(gp_stage_plan *plan, const gp_stage_reque
 GP_MUST_USE gp_status gp_stage_find_users(const gp_stage_plan *plan, const gp_stage_request *request, gp_sized *sized,
                                           gp_error *err);
 GP_MUST_USE gp_status gp_stage_compile_norm(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err);
+GP_MUST_USE gp_status gp_stage_compile_reduce(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err);
 GP_MUST_USE gp_status gp_stage_compile_refresh(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err);
 
 #endif

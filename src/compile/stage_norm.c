@@ -29,7 +29,8 @@ static gp_status stage_square(const gp_stage_plan *plan, const gp_stage_request 
 static gp_status compile_squares(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err) {
     gp_staged_list list = {0};
     gp_status status = GP_OK;
-    for (int i = 0; i < plan->param_count && status == GP_OK; i++)
+    bool finds = gp_stage_of(plan, request)->replica == 0;
+    for (int i = 0; i < plan->param_count && finds && status == GP_OK; i++)
         if (plan->params[i].trained) status = stage_square(plan, request, &plan->params[i], &list, err);
     if (status == GP_OK) status = gp_routine_build(&list, NULL, NULL, 0, request->unshared, NULL, &plan->norm, err);
     free(list.items);

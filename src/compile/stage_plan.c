@@ -17,7 +17,7 @@ static gp_status compile_sizes(gp_stage_plan *plan, const gp_stage_request *requ
     plan->sized_count = request->size_count;
     for (int i = 0; i < request->size_count; i++) {
         gp_sized *sized = &plan->sized[i];
-        sized->samples = request->sizes[i].samples;
+        sized->samples = gp_stage_samples(plan, request, request->sizes[i].samples);
         sized->training = request->sizes[i].training;
         sized->evaluation = request->sizes[i].evaluation;
         GP_RETURN_IF_FAILED(gp_stage_compile(plan, request, sized, err));
@@ -40,6 +40,8 @@ gp_status gp_stage_plan_init(gp_stage_plan *plan, const gp_stage_request *reques
     GP_RETURN_IF_FAILED(compile_sizes(plan, request, err));
     GP_RETURN_IF_FAILED(gp_stage_compile_refresh(plan, request, err));
     gp_stage_plan_fit(plan, &plan->refresh);
+    GP_RETURN_IF_FAILED(gp_stage_compile_reduce(plan, request, err));
+    gp_stage_plan_fit(plan, &plan->reduce);
     if (!request->stages->norms) return GP_OK;
     GP_RETURN_IF_FAILED(gp_stage_compile_norm(plan, request, err));
     gp_stage_plan_fit(plan, &plan->norm);
@@ -66,5 +68,6 @@ void gp_stage_plan_fini(gp_stage_plan *plan) {
     gp_routine_fini(&plan->refresh);
     gp_routine_fini(&plan->norm);
     gp_routine_fini(&plan->clip);
+    gp_routine_fini(&plan->reduce);
     *plan = (gp_stage_plan){0};
 }

@@ -17,6 +17,7 @@
 #include "compile/routine.h"
 #include "device/device.h"
 #include "schedule/slots.h"
+#include "base/share.h"
 #include "schedule/stages.h"
 
 /* The optimizer as a descriptor: an op that updates one parameter, and how many states it has. Operands of the op:
@@ -89,11 +90,13 @@ typedef struct gp_param_plan {
     gp_working_copy copy; /* bytes 0: none */
 } gp_param_plan;
 
-/* STATS of one node: one after another for each micro-batch. */
+/* STATS of one node: one after another for each micro-batch, and if replicas merge them, for each replica. */
 typedef struct gp_stats_plan {
     int node, index;
-    size_t bytes; /* per micro-batch */
-    size_t offset;
+    size_t bytes;  /* of a micro-batch on one replica */
+    size_t offset; /* of the first micro-batch on the first replica */
+    size_t stride; /* from one micro-batch to the next */
+    bool merged;   /* over replicas */
 } gp_stats_plan;
 
 typedef enum gp_routine_kind {
@@ -135,13 +138,17 @@ typedef struct gp_stage_plan {
     /* What it receives, and the gradients that it sends: offsets within a slot, the same for every size; lists are
      * parallel to the stage's, each with one entry more: where its values end. */
     size_t *takes;              /* stash */
-    size_t *grad_in, *grad_out; /* gradient frame */
+    size_t *grad_in, *grad_out; /* gradient frame; edges of one value have one place */
     gp_sized *sized;
     int sized_count;
     bool consumes;      /* the backward has the updates, each as soon as its gradient is complete; no gradient stays */
     int kept;           /* outputs of layers that it keeps although it recomputes, and that spare something */
     gp_routine refresh; /* masters → working copies */
     gp_routine norm, clip; /* empty where no norms are found; clip, but on the last stage */
+    gp_routine reduce;     /* empty if the stage has no replicas */
+    /* If it has: where its gradients begin, how many bytes they are in all, and where the others' parts of its own
+     * shard lie, one after another. */
+    size_t grads, grads_bytes, parts;
 
     /* The stage's part of its worker's arena. */
     size_t base;                                           /* from the arena's start */
@@ -154,6 +161,10 @@ typedef struct gp_stage_plan {
     size_t alive;                /* of gp_routine, of the routine that has most */
     size_t memory[GP_MEMORY_KINDS];
 } gp_stage_plan;
+
+/* The shard of a stage's gradients that a replica adds up, as bytes from where they begin. Shards begin where
+ * everything is aligned. */
+gp_share gp_stage_plan_shard(const gp_stage_plan *plan, const gp_stages *stages, int replica);
 
 /* A size of micro-batch, and which programs meet it. */
 typedef struct gp_micro_size {
@@ -172,7 +183,7 @@ typedef struct gp_stage_request {
     bool unfused, unshared;
     size_t squares_before; /* of the stages before this one */
     int max_pieces;        /* micro-batches of the longest program: statistics */
-    int64_t full_samples;  /* of the full micro-batch */
+    int64_t full_samples;  /* of the full micro-batch; replicas share it out */
     bool trains;           /* some program does; else there are neither gradients nor optimizer state */
     const bool *keeps;     /* [node] see gp_plan_request; NULL: none */
     bool any_keep;         /* some of the stage's forwards keep */
@@ -202,7 +213,8 @@ const gp_param_plan *gp_stage_plan_param(const gp_stage_plan *plan, int param); 
  * that are not trained. */
 bool gp_lowered_is_dead(const gp_graph *graph, int node, const gp_lowered_op *op);
 
-/* The routines of a mini-batch: the loss's total (empty but on the last stage) and the step (commits and updates). */
+/* The routines of a mini-batch: the loss's total (empty but on the last stage) and the step (commits and updates).
+ * `samples`: of each micro-batch but the last. */
 GP_MUST_USE gp_status gp_stage_mini_batch(const gp_stage_plan *plan, const gp_stage_request *request, int pieces,
                                           int64_t samples, int64_t last, bool training, gp_routine *total,
                                           gp_routine *step, gp_error *err);

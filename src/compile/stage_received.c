@@ -14,22 +14,34 @@ size_t gp_value_bytes(const gp_graph *graph, int value, int64_t samples) {
     return gp_tensor_bytes(&tensor);
 }
 
-/* The largest micro-batch that is met, or that is trained; 0: none. */
-static int64_t most_samples(const gp_stage_request *request, bool trained) {
+int64_t gp_stage_samples(const gp_stage_plan *plan, const gp_stage_request *request, int64_t micro_batch) {
+    const gp_stage *stage = gp_stage_of(plan, request);
+    return gp_share_of(micro_batch, stage->replicas, stage->replica).count;
+}
+
+/* Of the largest micro-batch that is met, or that is trained, the first replica's, which is the largest share; 0:
+ * none. */
+static int64_t most_samples(const gp_stage_plan *plan, const gp_stage_request *request, bool trained) {
     int64_t most = 0;
     for (int i = 0; i < request->size_count; i++)
         if ((!trained || request->sizes[i].training) && request->sizes[i].samples > most)
             most = request->sizes[i].samples;
-    return most;
+    return gp_share_of(most, gp_stage_of(plan, request)->replicas, 0).count;
 }
 
-/* Of values, or of those that edges carry, one behind the other from `start` on; last, where they end. */
+static int value_at(const gp_stage_request *request, const gp_indices *list, bool edges, size_t i) {
+    return edges ? request->stages->edges[list->items[i]].value : list->items[i];
+}
+
+/* Of values, or of those that edges carry, one behind the other from `start` on; last, where they end. Edges of one
+ * value, which stand together, carry samples of one tensor. */
 static gp_status place(const gp_stage_request *request, const gp_indices *list, bool edges, int64_t samples,
                        size_t start, size_t **out, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_NEW(out, list->count + 1, err));
     (*out)[0] = start;
     for (size_t i = 0; i < list->count; i++) {
-        int value = edges ? request->stages->edges[list->items[i]].value : list->items[i];
+        int value = value_at(request, list, edges, i);
+        if (i > 0 && value_at(request, list, edges, i - 1) == value) (*out)[i] = (*out)[i - 1];
         size_t bytes = samples > 0 ? gp_value_bytes(request->stages->graph, value, samples) : 0;
         (*out)[i + 1] = (*out)[i] + gp_align_up(bytes, GP_ALIGNMENT);
     }
@@ -38,7 +50,7 @@ static gp_status place(const gp_stage_request *request, const gp_indices *list, 
 
 gp_status gp_stage_place_received(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err) {
     const gp_stage *stage = gp_stage_of(plan, request);
-    int64_t met = most_samples(request, false), trained = most_samples(request, true);
+    int64_t met = most_samples(plan, request, false), trained = most_samples(plan, request, true);
     GP_RETURN_IF_FAILED(place(request, &stage->takes, false, met, 0, &plan->takes, err));
     GP_RETURN_IF_FAILED(place(request, &stage->grad_in, true, trained, 0, &plan->grad_in, err));
     size_t end = plan->grad_in[stage->grad_in.count];
@@ -53,7 +65,7 @@ static void note_user(const size_t *places, size_t count, size_t offset, gp_rout
         size_t middle = low + (high - low) / 2;
         *(places[middle] <= offset ? &low : &high) = middle;
     }
-    users[low] = (uint8_t)(users[low] | 1U << kind);
+    for (size_t i = low + 1; i-- > 0 && places[i] == places[low];) users[i] = (uint8_t)(users[i] | 1U << kind);
 }
 
 gp_status gp_stage_find_users(const gp_stage_plan *plan, const gp_stage_request *request, gp_sized *sized,

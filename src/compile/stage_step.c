@@ -27,7 +27,7 @@ static gp_status stage_lowered(const gp_stage_plan *plan, const gp_stage_request
         case GP_ROLE_PARAM:
             operand->fixed = gp_stage_param_address(plan, graph, node, ref->index, GP_FORMAT_PLAIN);
             break;
-        case GP_ROLE_STATS_ALL: operand->fixed = gp_stage_stats_address(plan, node, ref->index, true); break;
+        case GP_ROLE_STATS_ALL: operand->fixed = gp_stage_stats_address(plan, 0, node, ref->index, true); break;
         case GP_ROLE_SCALARS: operand->fixed = gp_stage_scalars_address(plan); break;
         default: return refuse_role(op, err);
         }
@@ -44,6 +44,7 @@ static gp_status stage_passes(const gp_stage_plan *plan, const gp_stage_request 
     gp_lowering_init(&lowering, request->types, samples, (uint32_t)node);
     lowering.pieces = pieces;
     lowering.last = last;
+    lowering.replicas = gp_stage_of(plan, request)->replicas;
     gp_status status = its->layer->type->lower_mini_batch(its->layer, &lowering, err);
     if (status != GP_OK) status = gp_node_error(its, err);
     for (size_t o = 0; o < lowering.count && status == GP_OK; o++)

@@ -106,7 +106,9 @@ static bool set_operand(const gp_stage_compiler *compiler, int node, int first_t
     case GP_ROLE_PARAM:
         out->fixed = gp_stage_param_address(compiler->plan, compiler->graph, node, ref->index, format);
         return true;
-    case GP_ROLE_STATS: out->fixed = gp_stage_stats_address(compiler->plan, node, ref->index, false); return true;
+    case GP_ROLE_STATS:
+        out->fixed = gp_stage_stats_address(compiler->plan, compiler->stage->replica, node, ref->index, false);
+        return true;
     case GP_ROLE_SCALARS: out->fixed = gp_stage_scalars_address(compiler->plan); return true;
     case GP_ROLE_GRAD_OUTPUT: out->thing = grads ? grads->output : -1; return grads != NULL;
     case GP_ROLE_GRAD_INPUT: out->thing = grads ? grads->inputs[ref->index] : -1; return grads != NULL;

@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/share.h"
 #include "base/shape.h"
 #include "base/status.h"
 #include "device/op_each.h"
@@ -99,7 +100,18 @@ typedef struct gp_norm_attributes {
     double momentum;   /* norm_commit */
     int64_t rows_full; /* norm_commit: rows (n·h·w) of every micro-batch but the last */
     int64_t rows_last; /* norm_commit: rows of the last micro-batch */
+    /* norm_commit, if replicas share the samples of each micro-batch (base/share.h): how many replicas, each of which
+     * has a piece, and how many rows a sample has. 0: one replica. */
+    int64_t replicas, rows_sample;
 } gp_norm_attributes;
+
+/* Rows of a piece of norm_commit, out of `pieces`: by micro-batch, then replica. */
+static inline int64_t gp_norm_rows(const gp_norm_attributes *norm, int64_t pieces, int64_t piece) {
+    int64_t replicas = norm->replicas > 1 ? norm->replicas : 1;
+    int64_t rows = piece / replicas == pieces / replicas - 1 ? norm->rows_last : norm->rows_full;
+    if (replicas == 1) return rows;
+    return gp_share_of(rows / norm->rows_sample, (int)replicas, (int)(piece % replicas)).count * norm->rows_sample;
+}
 
 typedef struct gp_group_norm_attributes {
     double eps;

@@ -151,7 +151,7 @@ static gp_status batch_norm_lower(const gp_layer *layer, gp_lowering *lowering, 
 static gp_status batch_norm_lower_mini_batch(const gp_layer *layer, gp_lowering *lowering, gp_error *err) {
     const batch_norm *self = (const batch_norm *)layer;
     int64_t rows = rows_per_sample(layer);
-    const int64_t dim[] = {lowering->pieces, 3, channels_of(layer)};
+    const int64_t dim[] = {lowering->pieces * lowering->replicas, 3, channels_of(layer)};
     gp_layer_ops ops;
     int stats = 0;
     if (layer->frozen) return GP_OK;
@@ -160,6 +160,10 @@ static gp_status batch_norm_lower_mini_batch(const gp_layer *layer, gp_lowering 
     ops.attributes.norm.momentum = self->momentum;
     ops.attributes.norm.rows_full = lowering->samples * rows;
     ops.attributes.norm.rows_last = lowering->last * rows;
+    if (lowering->replicas > 1) {
+        ops.attributes.norm.replicas = lowering->replicas;
+        ops.attributes.norm.rows_sample = rows;
+    }
     gp_layer_set(&ops, GP_NAME_STATS, gp_tensor_plain(lowering->types.accumulate, 3, dim), GP_ROLE_STATS_ALL, stats);
     set_running(&ops, layer);
     return gp_layer_op(&ops, GP_PASS_COMMIT, 0, GP_OP_NORM_COMMIT, err);

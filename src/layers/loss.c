@@ -31,7 +31,8 @@ gp_status gp_loss_lower_mini_batch(const gp_layer *layer, gp_lowering *lowering,
     gp_lowered_op *op = NULL;
     GP_RETURN_IF_FAILED(declare_stats(layer, lowering, err));
     GP_RETURN_IF_FAILED(gp_lowering_op(lowering, GP_PASS_TOTAL, 0, GP_OP_LOSS_TOTAL, &op, err));
-    gp_lowered_operand(op, GP_LOSS_TOTAL_PARTIAL, gp_tensor_plain(GP_F64, 2, (const int64_t[]){lowering->pieces, 2}),
+    gp_lowered_operand(op, GP_LOSS_TOTAL_PARTIAL,
+                       gp_tensor_plain(GP_F64, 2, (const int64_t[]){lowering->pieces * lowering->replicas, 2}),
                        GP_ROLE_STATS_ALL, GP_LOSS_STATS_PARTIAL);
     gp_lowered_operand(op, GP_LOSS_TOTAL_SCALARS, gp_tensor_scalars(), GP_ROLE_SCALARS, 0);
     return GP_OK;

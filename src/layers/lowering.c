@@ -10,6 +10,7 @@ void gp_lowering_init(gp_lowering *lowering, gp_types types, int64_t samples, ui
     lowering->types = types;
     lowering->samples = samples;
     lowering->pieces = 1;
+    lowering->replicas = 1;
     lowering->last = samples;
     lowering->node = node;
 }

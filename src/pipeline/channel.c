@@ -64,7 +64,7 @@ static gp_status open_collectives(gp_run *run, gp_error *err) {
     if (!run->joinings) return gp_fail(err, GP_MEMORY, "out of memory: %zu collectives", stages->collective_count);
     run->joining_count = count;
     for (size_t i = 0; i < count; i++) {
-        run->joinings[i] = (gp_joining){.event = NULL};
+        run->joinings[i] = (gp_joining){.posted = NULL};
         gp_signal_init(&run->joinings[i].joined);
     }
     return GP_OK;
@@ -109,7 +109,7 @@ gp_status gp_channels_bytes(const gp_plan *plan, size_t *out, gp_error *err) {
     gp_copy_orders_destroy(&orders);
     for (int s = 0; s < plan->stages->count; s++)
         bytes += plan->stages->collective_count *
-                 (sizeof(gp_joining) + (needs_events(plan->devices[plan->stage[s].worker].kind) ? EVENT : 0));
+                 (sizeof(gp_joining) + (needs_events(plan->devices[plan->stage[s].worker].kind) ? 2 * EVENT : 0));
     *out = bytes;
     return GP_OK;
 }
@@ -135,9 +135,11 @@ gp_status gp_channels_create_events(gp_worker *worker, gp_error *err) {
                 GP_RETURN_IF_FAILED(kind->event_create(worker->device, false, &channel->events[s].pulled, err));
         }
     }
-    for (size_t i = 0; i < run->joining_count && needs_events(kind); i++)
-        if (worker_of_joining(run, i) == worker->index)
-            GP_RETURN_IF_FAILED(kind->event_create(worker->device, false, &run->joinings[i].event, err));
+    for (size_t i = 0; i < run->joining_count && needs_events(kind); i++) {
+        if (worker_of_joining(run, i) != worker->index) continue;
+        GP_RETURN_IF_FAILED(kind->event_create(worker->device, false, &run->joinings[i].posted, err));
+        GP_RETURN_IF_FAILED(kind->event_create(worker->device, false, &run->joinings[i].collected, err));
+    }
     return GP_OK;
 }
 
@@ -153,9 +155,12 @@ void gp_channels_destroy_events(gp_worker *worker) {
                 kind_of(run, worker->index)->event_destroy(events->pulled);
         }
     }
-    for (size_t i = 0; i < run->joining_count; i++)
-        if (run->joinings[i].event && worker_of_joining(run, i) == worker->index)
-            kind_of(run, worker->index)->event_destroy(run->joinings[i].event);
+    for (size_t i = 0; i < run->joining_count; i++) {
+        const gp_joining *its = &run->joinings[i];
+        if (worker_of_joining(run, i) != worker->index) continue;
+        if (its->posted) kind_of(run, worker->index)->event_destroy(its->posted);
+        if (its->collected) kind_of(run, worker->index)->event_destroy(its->collected);
+    }
 }
 
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
@@ -220,35 +225,42 @@ gp_status gp_channel_receive(gp_worker *worker, const gp_mini_plan *mini, const 
 
 /* ---- collectives ------------------------------------------------------------------------------------------------- */
 
-gp_status gp_channel_post(gp_worker *worker, const gp_instr *instr, gp_error *err) {
+static uint64_t joined_value(const gp_worker *worker, bool collected) {
+    return 2 * worker->command + collected;
+}
+
+static gp_status join(gp_worker *worker, const gp_instr *instr, bool collected, gp_error *err) {
     gp_joining *joining = joining_of(worker->run, instr->collective, instr->stage);
-    if (joining->event)
+    gp_event *event = collected ? joining->collected : joining->posted;
+    if (event)
         GP_RETURN_IF_FAILED(
-            kind_of(worker->run, worker->index)->event_record(joining->event, worker->queue[GP_QUEUE_COMPUTE], err));
-    gp_signal_raise(&joining->joined, worker->command);
+            kind_of(worker->run, worker->index)->event_record(event, worker->queue[GP_QUEUE_COMPUTE], err));
+    gp_signal_raise(&joining->joined, joined_value(worker, collected));
     return GP_OK;
+}
+
+gp_status gp_channel_post(gp_worker *worker, const gp_instr *instr, gp_error *err) {
+    return join(worker, instr, false, err);
 }
 
 gp_status gp_channel_collect(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
     const gp_plan *plan = worker->run->plan;
-    gp_move here, there;
-    for (int i = 0; gp_instr_move(plan, mini, instr, i, &here); i++) {
-        const gp_worker *from = &worker->run->workers[plan->stage[here.from].worker];
-        gp_instr post = {.op = GP_INSTR_POST, .stage = (uint16_t)here.from};
-        post.collective = instr->collective;
-        gp_instr_move(plan, mini, &post, 0, &there);
-        GP_RETURN_IF_FAILED(pull(worker, worker->queue[GP_QUEUE_COMPUTE], worker->arena + here.offset, from,
-                                 from->arena + there.offset, here.bytes, err));
+    gp_move move;
+    for (int i = 0; gp_instr_move(plan, mini, instr, i, &move); i++) {
+        const gp_worker *from = &worker->run->workers[plan->stage[move.from].worker];
+        GP_RETURN_IF_FAILED(pull(worker, worker->queue[GP_QUEUE_COMPUTE], worker->arena + move.offset, from,
+                                 from->arena + move.source, move.bytes, err));
     }
-    return gp_channel_post(worker, instr, err);
+    return join(worker, instr, true, err);
 }
 
 /* ---- waits ------------------------------------------------------------------------------------------------------- */
 
 gp_status gp_channel_wait(gp_worker *worker, const gp_mini_plan *mini, const gp_wait *wait, gp_error *err) {
     gp_run *run = worker->run;
-    if (wait->kind == GP_WAIT_JOINED)
-        return gp_signal_wait(&joining_of(run, wait->edge, wait->micro)->joined, worker->command, &run->cancel, err);
+    if (gp_wait_is_joint(wait))
+        return gp_signal_wait(&joining_of(run, wait->edge, wait->micro)->joined,
+                              joined_value(worker, wait->kind == GP_WAIT_COLLECTED), &run->cancel, err);
     gp_channel *channel = &run->channels[wait->edge];
     bool pulled = wait->kind == GP_WAIT_PULLED;
     uint64_t number = number_of(worker, mini, wait->edge, pulled, wait->micro);
@@ -260,7 +272,8 @@ static const gp_event *event_of(gp_worker *worker, const gp_mini_plan *mini, con
     switch ((gp_wait_kind)wait->kind) {
     case GP_WAIT_SENT: return find_copy(worker, mini, wait->edge, wait->micro)->events->sent;
     case GP_WAIT_PULLED: return events_of(worker->run, wait->edge, instr)->pulled;
-    case GP_WAIT_JOINED: return joining_of(worker->run, wait->edge, wait->micro)->event;
+    case GP_WAIT_POSTED: return joining_of(worker->run, wait->edge, wait->micro)->posted;
+    case GP_WAIT_COLLECTED: return joining_of(worker->run, wait->edge, wait->micro)->collected;
     }
     return NULL;
 }

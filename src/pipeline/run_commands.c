@@ -21,8 +21,9 @@ static gp_status copy_blocks(gp_run *run, bool in, const gp_block *blocks, size_
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
+/* The first of its replicas. */
 static const gp_stage_plan *last_stage(const gp_run *run) {
-    return &run->plan->stage[run->plan->stages->count - 1];
+    return &run->plan->stage[gp_stages_root(run->plan->stages)];
 }
 
 static gp_block report_block(gp_run *run, int turn) {
@@ -77,31 +78,35 @@ gp_status gp_run_end(gp_run *run, gp_step_result *result, gp_error *err) {
 
 /* ---- what the last stage has after a step ------------------------------------------------------------------------ */
 
-static const gp_stats_plan *find_prediction(const gp_run *run) {
-    const gp_stage_plan *last = last_stage(run);
-    for (size_t i = 0; i < last->stats_count; i++)
-        if (last->stats[i].node == run->plan->graph->node_count - 1 && last->stats[i].index == GP_LOSS_STATS_PREDICTION)
-            return &last->stats[i];
+static const gp_stats_plan *find_prediction(const gp_plan *plan, const gp_stage_plan *stage) {
+    for (size_t i = 0; i < stage->stats_count; i++)
+        if (stage->stats[i].node == plan->graph->node_count - 1 && stage->stats[i].index == GP_LOSS_STATS_PREDICTION)
+            return &stage->stats[i];
     return NULL;
 }
 
+/* Of each micro-batch, from each replica of the last stage. */
 gp_status gp_run_prediction(gp_run *run, int mini, void *out, gp_error *err) {
     const gp_plan *plan = run->plan;
     const gp_mini_plan *its = &plan->minis[mini];
-    const gp_stage_plan *last = last_stage(run);
-    const gp_stats_plan *stats = find_prediction(run);
+    const gp_stats_plan *stats = find_prediction(plan, last_stage(run));
+    int root = gp_stages_root(plan->stages), replicas = plan->stages->stage[root].replicas;
     gp_block *blocks = NULL;
     int64_t elements;
     if (!stats || !gp_shape_elements(plan->graph->nodes[stats->node].layer->inputs[0], &elements))
         return gp_fail(err, GP_INTERNAL, "the plan keeps no prediction");
     size_t sample = (size_t)elements * gp_dtype_size(plan->types.storage);
-    GP_RETURN_IF_FAILED(GP_NEW(&blocks, its->pieces, err));
-    for (int m = 0; m < its->pieces; m++)
-        blocks[m] = (gp_block){.worker = last->worker,
-                               .offset = last->base + stats->offset + (size_t)m * stats->bytes,
-                               .bytes = (size_t)gp_mini_samples(its, m) * sample,
-                               .host = (char *)out + (size_t)(its->piece * m) * sample};
-    gp_status status = copy_blocks(run, false, blocks, (size_t)its->pieces, err);
+    GP_RETURN_IF_FAILED(GP_NEW(&blocks, its->pieces * replicas, err));
+    for (int b = 0; b < its->pieces * replicas; b++) {
+        const gp_stage_plan *last = &plan->stage[root + b % replicas];
+        gp_share share = gp_mini_share(its, &plan->stages->stage[last->stage], b / replicas);
+        stats = find_prediction(plan, last);
+        blocks[b] = (gp_block){.worker = last->worker,
+                               .offset = last->base + stats->offset + (size_t)(b / replicas) * stats->stride,
+                               .bytes = (size_t)share.count * sample,
+                               .host = (char *)out + (size_t)share.first * sample};
+    }
+    gp_status status = copy_blocks(run, false, blocks, (size_t)(its->pieces * replicas), err);
     free(blocks);
     return status;
 }
@@ -122,18 +127,29 @@ void gp_run_record(gp_run *run, gp_recorder *recorder) {
 
 /* ---- parameters -------------------------------------------------------------------------------------------------- */
 
-static gp_block param_block(const gp_plan *plan, const gp_tensor_copy *copy) {
-    const gp_stage_plan *stage = &plan->stage[plan->stages->stage_of_node[plan->graph->params[copy->param].node]];
+static int stage_of_param(const gp_plan *plan, int param) {
+    return plan->stages->stage_of_node[plan->graph->params[param].node];
+}
+
+static gp_block param_block(const gp_stage_plan *stage, const gp_tensor_copy *copy) {
     const gp_param_plan *its = gp_stage_plan_param(stage, copy->param);
     size_t offset = copy->state < 0 ? its->master : its->state[copy->state];
     return (gp_block){stage->worker, stage->base + offset, its->bytes, copy->host, its};
 }
 
+/* Replicas have the same: reads are from the first, writes go to all. */
 static gp_status copy_params(gp_run *run, bool in, const gp_tensor_copy *copies, int count, gp_error *err) {
+    const gp_plan *plan = run->plan;
     gp_block *blocks = NULL;
-    GP_RETURN_IF_FAILED(GP_NEW(&blocks, count, err));
-    for (int i = 0; i < count; i++) blocks[i] = param_block(run->plan, &copies[i]);
-    gp_status status = copy_blocks(run, in, blocks, (size_t)count, err);
+    size_t most = 0, used = 0;
+    for (int i = 0; i < count; i++)
+        most += in ? (size_t)plan->stages->stage[stage_of_param(plan, copies[i].param)].replicas : 1;
+    GP_RETURN_IF_FAILED(GP_NEW(&blocks, most, err));
+    for (int i = 0; i < count; i++) {
+        int first = stage_of_param(plan, copies[i].param), replicas = in ? plan->stages->stage[first].replicas : 1;
+        for (int r = 0; r < replicas; r++) blocks[used++] = param_block(&plan->stage[first + r], &copies[i]);
+    }
+    gp_status status = copy_blocks(run, in, blocks, used, err);
     free(blocks);
     return status;
 }
@@ -156,7 +172,7 @@ gp_status gp_run_refresh(gp_run *run, gp_error *err) {
 static int list_zeros(const gp_plan *plan, void *zeros, gp_tensor_copy *out) {
     int count = 0;
     for (int p = 0; p < plan->graph->param_count; p++) {
-        const gp_stage_plan *stage = &plan->stage[plan->stages->stage_of_node[plan->graph->params[p].node]];
+        const gp_stage_plan *stage = &plan->stage[stage_of_param(plan, p)];
         int states = gp_stage_plan_param(stage, p)->trained ? plan->update.states : 0;
         for (int s = -1; s < states; s++) out[count++] = (gp_tensor_copy){p, s, zeros};
     }

@@ -64,11 +64,12 @@ typedef struct gp_channel {
     size_t in_flight, slots;
 } gp_channel;
 
-/* A member's part in a collective. The signal says in which command it has posted or collected, the event when the work
- * was over. Addresses are the plan's. */
+/* A member's part in a collective. The signal says in which command it has posted or collected last: twice the
+ * command's number, and one more if it has collected. The events say when the work was over. Addresses are the plan's.
+ */
 typedef struct gp_joining {
     gp_signal joined;
-    gp_event *event; /* of the member's device; NULL: it does at once what it is given */
+    gp_event *posted, *collected; /* of the member's device; NULL: it does at once what it is given */
 } gp_joining;
 
 typedef struct gp_spans gp_spans; /* pipeline/spans.h */

@@ -127,15 +127,23 @@ static void write_arrow(const writer *w, const gp_span *span, const gp_instr *in
     gp_chrome_arrow(w->chrome, gp_instr_copies(instr), track, "copy", id, span->started);
 }
 
-/* Each copy of a collective has one end that is not the root. */
+/* Each copy of a gather or broadcast has one end that is not the root. Of the other collectives only the copies to the
+ * next member are drawn. */
 static void write_arrows(const writer *w, const gp_span *span, const gp_instr *instr) {
     if (gp_instr_has_edge(instr)) write_arrow(w, span, instr, (gp_wait){instr->edge, instr->micro, GP_WAIT_SENT});
     if (!gp_instr_has_collective(instr)) return;
     const gp_collective *its = &w->plan->stages->collectives[instr->collective];
-    const gp_indices *others = instr->op == GP_INSTR_POST ? &its->collectors : &its->contributors;
+    bool posts = instr->op == GP_INSTR_POST;
+    const gp_indices *others = posts ? &its->collectors : &its->contributors;
+    if (gp_collective_is_mutual(its)) {
+        int replica = w->plan->stages->stage[instr->stage].replica, before = replica ? replica : (int)others->count;
+        int from = posts ? instr->stage : others->items[before - 1];
+        write_arrow(w, span, instr, (gp_wait){instr->collective, (uint16_t)from, GP_WAIT_POSTED});
+        return;
+    }
     for (size_t i = 0; i < others->count; i++) {
         int member = instr->stage == its->root ? others->items[i] : instr->stage;
-        write_arrow(w, span, instr, (gp_wait){instr->collective, (uint16_t)member, GP_WAIT_JOINED});
+        write_arrow(w, span, instr, (gp_wait){instr->collective, (uint16_t)member, GP_WAIT_POSTED});
     }
 }
 

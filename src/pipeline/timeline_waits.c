@@ -89,7 +89,7 @@ static const gp_span *find_span(const gp_wait_finder *finder, int worker, size_t
 
 static cause copy_cause(const gp_wait_finder *finder, const gp_span *span, size_t mini_batch, const gp_wait *wait) {
     const gp_mini_plan *mini = &finder->plan->minis[span->group];
-    cause found = {.worker = gp_programs_worker(mini->programs, gp_event_stage(finder->plan->stages, wait), 0)};
+    cause found = {.worker = gp_programs_worker(mini->programs, gp_event_stage(finder->plan->stages, wait))};
     size_t place = gp_program_index_place(&finder->programs[span->group], wait);
     if (place == 0) return found;
     found.pc = place - 1;

@@ -15,11 +15,10 @@ static gp_status load(gp_worker *worker, const gp_mini_plan *mini, const gp_inst
     gp_move move;
     for (int i = 0; gp_instr_move(plan, mini, instr, i, &move); i++) {
         const char *host = move.value == GP_VALUE_INPUT ? input->input : input->target;
-        size_t sample = move.bytes / (size_t)gp_mini_samples(mini, instr->micro);
+        size_t sample = gp_value_bytes(plan->graph, move.value, 1);
         char *address = worker->arena + move.offset;
         GP_RETURN_IF_FAILED(plan->devices[worker->index].kind->copy_in(
-            worker->queue[GP_QUEUE_IN], address, host + (size_t)(mini->piece * instr->micro) * sample, move.bytes,
-            err));
+            worker->queue[GP_QUEUE_IN], address, host + (size_t)move.first * sample, move.bytes, err));
         if (worker->run->watches)
             GP_RETURN_IF_FAILED(gp_watch_load(worker, instr, move.value, address, move.bytes, err));
     }
@@ -30,7 +29,7 @@ static gp_status compute(gp_worker *worker, const gp_mini_plan *mini, const gp_i
     const gp_plan *plan = worker->run->plan;
     const gp_routine *routines[GP_INSTR_ROUTINES];
     int count = gp_instr_routines(plan, mini, instr, routines);
-    int64_t first = mini->piece * instr->micro;
+    int64_t first = gp_mini_share(mini, &plan->stages->stage[instr->stage], instr->micro).first;
     for (int r = 0; r < count; r++)
         GP_RETURN_IF_FAILED(gp_worker_routine(worker, &plan->stage[instr->stage], routines[r], instr, first, err));
     return GP_OK;

@@ -52,6 +52,8 @@ const gp_routine *gp_instr_routine(const gp_mini_plan *mini, const gp_stage_plan
     switch (instr->op) {
     case GP_INSTR_NORM: return &stage->norm;
     case GP_INSTR_CLIP: return &stage->clip;
+    case GP_INSTR_REDUCE: return &stage->reduce;
+    case GP_INSTR_TOTAL: return &mini->total[instr->stage];
     default: return NULL;
     }
 }
@@ -62,6 +64,7 @@ int gp_instr_routines(const gp_plan *plan, const gp_mini_plan *mini, const gp_in
                                         : gp_instr_routine(mini, &plan->stage[instr->stage], instr);
     if (!out[0]) return 0;
     if (instr->op != GP_INSTR_FORWARD || !(instr->flags & GP_INSTR_LAST)) return 1;
+    if (plan->stages->stage[instr->stage].replicas > 1) return 1;
     out[1] = &mini->total[instr->stage];
     return 2;
 }
@@ -82,57 +85,142 @@ static gp_address copy_address(const gp_plan *plan, const gp_sized *sized, const
     return (gp_address){GP_AREA_OUTBOX, sized->gives_outbox[give], 0};
 }
 
-/* Where the part that stage `from` contributes lies on stage `at`. */
-static gp_move part_move(const gp_plan *plan, const gp_collective *collective, int from, int at) {
-    const gp_stage_plan *stage = &plan->stage[at], *its = &plan->stage[from];
-    gp_move move = {.from = from, .value = -1, .offset = stage->base};
-    if (collective->part == GP_PART_SCALARS) {
+/* Statistics that a collective carries. */
+static bool carries(const gp_plan *plan, const gp_collective *collective, const gp_stats_plan *stats) {
+    return stats->merged && (stats->node == plan->graph->node_count - 1) == (collective->part == GP_PART_LOSSES);
+}
+
+/* Ranges of memory that each contributor's part is made of. */
+static int count_ranges(const gp_plan *plan, const gp_mini_plan *mini, const gp_collective *its) {
+    const gp_stage_plan *stage = &plan->stage[its->contributors.count ? its->contributors.items[0] : 0];
+    int count = 0;
+    if (its->part != GP_PART_LOSSES && its->part != GP_PART_STATISTICS) return 1;
+    for (size_t i = 0; i < stage->stats_count; i++) count += carries(plan, its, &stage->stats[i]);
+    return count * mini->pieces;
+}
+
+/* Where the n-th range of the part of replica `replica` lies on a stage. */
+static size_t stats_offset(const gp_plan *plan, const gp_mini_plan *mini, const gp_collective *its,
+                           const gp_stage_plan *stage, int replica, int n, size_t *bytes) {
+    int skip = n / mini->pieces;
+    const gp_stats_plan *stats = stage->stats;
+    while (!carries(plan, its, stats) || skip-- > 0) stats++;
+    *bytes = stats->bytes;
+    return stats->offset + (size_t)(n % mini->pieces) * stats->stride + (size_t)replica * stats->bytes;
+}
+
+/* Of the shard of replica `replica`; parts of others lie apart while they are added up. */
+static size_t gradient_offset(const gp_plan *plan, const gp_collective *its, int from, int at, size_t *bytes) {
+    const gp_stage_plan *stage = &plan->stage[at];
+    int sender = plan->stages->stage[from].replica, receiver = plan->stages->stage[at].replica;
+    bool scatters = its->kind == GP_COLLECTIVE_SCATTER;
+    gp_share shard = gp_stage_plan_shard(stage, plan->stages, scatters ? receiver : sender);
+    *bytes = (size_t)shard.count;
+    if (!scatters) return stage->grads + (size_t)shard.first;
+    return stage->parts + (size_t)(sender - (sender > receiver)) * (size_t)shard.count;
+}
+
+/* The n-th range of the part that stage `from` contributes, on stage `at`, which may be the same. */
+static gp_move part_move(const gp_plan *plan, const gp_mini_plan *mini, const gp_collective *its, int from, int at,
+                         int n) {
+    const gp_stage_plan *stage = &plan->stage[at], *sender = &plan->stage[from];
+    gp_move move = {.from = from, .value = -1};
+    size_t here = 0, there = 0;
+    switch (its->part) {
+    case GP_PART_SCALARS: {
         size_t first = offsetof(gp_step_scalars, loss_sum);
-        move.offset += stage->scalars + first;
+        here = stage->scalars + first;
+        there = sender->scalars + first;
         move.bytes = sizeof(gp_step_scalars) - first;
-        return move;
+        break;
     }
-    size_t before = at == collective->root ? its->squares_before : 0;
-    move.offset += stage->squares + before * sizeof(double);
-    move.bytes = its->square_count * sizeof(double);
+    case GP_PART_SQUARES:
+        here = stage->squares + (at == its->root ? sender->squares_before : 0) * sizeof(double);
+        there = sender->squares;
+        move.bytes = sender->square_count * sizeof(double);
+        break;
+    case GP_PART_LOSSES:
+    case GP_PART_STATISTICS: {
+        int replica = plan->stages->stage[from].replica;
+        here = stats_offset(plan, mini, its, stage, replica, n, &move.bytes);
+        there = stats_offset(plan, mini, its, sender, replica, n, &move.bytes);
+        break;
+    }
+    case GP_PART_GRADIENTS:
+        if (from == at && its->kind == GP_COLLECTIVE_SCATTER) {
+            here = stage->grads;
+            move.bytes = stage->grads_bytes;
+            break;
+        }
+        here = gradient_offset(plan, its, from, at, &move.bytes);
+        there = its->kind == GP_COLLECTIVE_SCATTER
+                    ? sender->grads +
+                          (size_t)gp_stage_plan_shard(sender, plan->stages, plan->stages->stage[at].replica).first
+                    : here;
+        break;
+    }
+    move.offset = stage->base + here;
+    move.source = sender->base + there;
     return move;
 }
 
+/* A stage need not copy from itself. */
+static bool collective_move(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, int i, gp_move *out) {
+    const gp_collective *its = &plan->stages->collectives[instr->collective];
+    int ranges = count_ranges(plan, mini, its);
+    bool posts = instr->op == GP_INSTR_POST, mutual = gp_collective_is_mutual(its);
+    int others = posts ? 1 : (int)its->contributors.count - mutual;
+    if (i >= others * ranges) return false;
+    int from = instr->stage;
+    if (!posts) {
+        int other = i / ranges;
+        if (mutual && other >= plan->stages->stage[instr->stage].replica) other++;
+        from = its->contributors.items[other];
+    }
+    *out = part_move(plan, mini, its, from, instr->stage, i % ranges);
+    return true;
+}
+
+/* A stage's samples of a value from `first` on, in the mini-batch. */
 static gp_move value_move(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, int from, int value,
-                          gp_address address) {
+                          gp_share samples, gp_address address) {
     const gp_slot_choice slots = gp_instr_slots(plan->stages, instr);
+    gp_share own = gp_mini_share(mini, &plan->stages->stage[instr->stage], instr->micro);
+    size_t sample = gp_value_bytes(plan->graph, value, 1);
+    size_t before = samples.count ? (size_t)(samples.first - own.first) * sample : 0;
     return (gp_move){.from = from,
                      .value = value,
-                     .offset = gp_plan_offset(plan, &plan->stage[instr->stage], &slots, instr->micro, address),
-                     .bytes = gp_value_bytes(plan->graph, value, gp_mini_samples(mini, instr->micro))};
+                     .offset = gp_plan_offset(plan, &plan->stage[instr->stage], &slots, instr->micro, address) + before,
+                     .bytes = (size_t)samples.count * sample,
+                     .first = samples.first};
 }
 
 /* Input and target, if the stage takes them. */
 static bool load_move(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, int i, gp_move *out) {
+    const gp_stage *stage = &plan->stages->stage[instr->stage];
     for (int value = GP_VALUE_INPUT; value <= GP_VALUE_TARGET; value++) {
-        int take = gp_indices_find(&plan->stages->stage[instr->stage].takes, value);
+        int take = gp_indices_find(&stage->takes, value);
         if (take < 0 || i-- > 0) continue;
         gp_address address = {GP_AREA_STASH, plan->stage[instr->stage].takes[take], 0};
-        *out = value_move(plan, mini, instr, -1, value, address);
+        *out = value_move(plan, mini, instr, -1, value, gp_mini_share(mini, stage, instr->micro), address);
         return true;
     }
     return false;
 }
 
+static gp_move copy_move(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr) {
+    const gp_edge *edge = &plan->stages->edges[instr->edge];
+    const gp_sized *sized = gp_mini_sized(mini, &plan->stage[instr->stage], instr->micro);
+    gp_share common = gp_share_common(gp_mini_share(mini, &plan->stages->stage[edge->from], instr->micro),
+                                      gp_mini_share(mini, &plan->stages->stage[edge->to], instr->micro));
+    return value_move(plan, mini, instr, edge->from, edge->value, common, copy_address(plan, sized, instr));
+}
+
 bool gp_instr_move(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, int i, gp_move *out) {
-    const gp_stages *stages = plan->stages;
     if (instr->op == GP_INSTR_LOAD) return load_move(plan, mini, instr, i, out);
-    if (gp_instr_has_edge(instr)) {
-        const gp_edge *edge = &stages->edges[instr->edge];
-        const gp_sized *sized = gp_mini_sized(mini, &plan->stage[instr->stage], instr->micro);
-        if (i == 0) *out = value_move(plan, mini, instr, edge->from, edge->value, copy_address(plan, sized, instr));
-        return i == 0;
-    }
-    if (!gp_instr_has_collective(instr)) return false;
-    const gp_collective *its = &stages->collectives[instr->collective];
-    bool posts = instr->op == GP_INSTR_POST;
-    if (i >= (posts ? 1 : (int)its->contributors.count)) return false;
-    *out = part_move(plan, its, posts ? instr->stage : its->contributors.items[i], instr->stage);
+    if (gp_instr_has_collective(instr)) return collective_move(plan, mini, instr, i, out);
+    if (!gp_instr_has_edge(instr) || i > 0) return false;
+    *out = copy_move(plan, mini, instr);
     return true;
 }
 

@@ -31,7 +31,7 @@ uint64_t gp_identity_programs(uint64_t hash, const gp_programs *programs) {
     hash = add_number(hash, (uint64_t)programs->stages);
     hash = add_number(hash, (uint64_t)programs->pieces);
     hash = add_number(hash, (uint64_t)programs->training | (uint64_t)programs->descending << 1);
-    for (int s = 0; s < programs->stages; s++) hash = add_number(hash, (uint64_t)gp_programs_worker(programs, s, 0));
+    for (int s = 0; s < programs->stages; s++) hash = add_number(hash, (uint64_t)gp_programs_worker(programs, s));
     for (int w = 0; w < programs->workers; w++) {
         const gp_program *program = &programs->worker[w];
         hash = add_number(hash, program->count);

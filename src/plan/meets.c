@@ -20,7 +20,7 @@ static bool any_share(const gp_device_spec *devices, int workers) {
 static gp_status add_receive(const gp_stages *stages, const gp_programs *programs, int worker, const gp_instr *instr,
                              gp_waits *meets, gp_error *err) {
     if (instr->op != GP_INSTR_RECV) return GP_OK;
-    int from = gp_programs_worker(programs, stages->edges[instr->edge].from, 0);
+    int from = gp_programs_worker(programs, stages->edges[instr->edge].from);
     gp_worker_waits *its = &meets->worker[from];
     if (from == worker) return GP_OK;
     GP_RETURN_IF_FAILED(GP_GROW(&its->items, &its->capacity, its->count + 1, err));

@@ -1,5 +1,6 @@
 #include "plan/plan.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +19,8 @@ static int64_t divide_up(int64_t a, int64_t b) {
     return (a + b - 1) / b;
 }
 
-static gp_status check_request(const gp_plan_request *request, gp_error *err) {
-    for (int w = 0; w < gp_schedule_workers(&request->schedule, request->stages); w++) {
+static gp_status check_request(const gp_plan *plan, const gp_plan_request *request, gp_error *err) {
+    for (int w = 0; w < plan->workers; w++) {
         const gp_device_spec *spec = &request->devices[w];
         const gp_types *types = &request->graph->types;
         const gp_dtype all[] = {types->master, types->storage, types->compute, types->accumulate};
@@ -44,6 +45,53 @@ static gp_status cut_mini_batches(gp_plan *plan, const gp_plan_request *request,
         mini->last = size->samples - mini->piece * (mini->pieces - 1);
     }
     return GP_OK;
+}
+
+/* The number of replicas of each stage: that of its worker. */
+static gp_status find_replicas(const gp_plan_request *request, int *out, gp_error *err) {
+    int workers = gp_schedule_workers(&request->schedule, request->stages), *worker = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&worker, request->stages, err));
+    gp_schedule_place(&request->schedule, workers, worker);
+    for (int n = 0; n < request->stages; n++) out[n] = request->replicas[worker[n]];
+    free(worker);
+    return GP_OK;
+}
+
+static gp_status check_shares(const gp_plan *plan, gp_error *err) {
+    for (int s = 0; s < plan->stages->count; s++)
+        for (int m = 0; m < plan->mini_count; m++) {
+            const gp_mini_plan *mini = &plan->minis[m];
+            const gp_stage *stage = &plan->stages->stage[s];
+            int64_t samples = gp_mini_samples(mini, mini->pieces - 1);
+            if (gp_share_of(mini->piece, stage->replicas, stage->replica).count == 0) samples = mini->piece;
+            if (gp_share_of(samples, stage->replicas, stage->replica).count > 0) continue;
+            return gp_fail(err, GP_CONFIG,
+                           "stage %d has %d replicas, and a micro-batch of %" PRId64 " %s leaves none for replica %d: "
+                           "shares without a sample are not available yet. Take fewer replicas or micro_batches, "
+                           "data.drop_last, or mini-batches of another size",
+                           stage->number, stage->replicas, samples, samples == 1 ? "sample" : "samples",
+                           stage->replica);
+        }
+    return GP_OK;
+}
+
+static gp_status make_stages(gp_plan *plan, const gp_plan_request *request, gp_error *err) {
+    gp_stages_request its = {.graph = request->graph, .layers = request->layers, .numbers = request->stages};
+    int *replicas = NULL;
+    int64_t *samples = NULL;
+    gp_status status = GP_NEW(&samples, 2 * plan->mini_count, err);
+    if (status == GP_OK && request->replicas) status = GP_NEW(&replicas, request->stages, err);
+    if (status == GP_OK && request->replicas) status = find_replicas(request, replicas, err);
+    for (int m = 0; m < plan->mini_count && status == GP_OK; m++) {
+        samples[its.sample_count++] = plan->minis[m].piece;
+        samples[its.sample_count++] = plan->minis[m].last;
+    }
+    its.replicas = replicas;
+    its.samples = samples;
+    if (status == GP_OK) status = gp_stages_create(&its, &plan->stages, err);
+    free(replicas);
+    free(samples);
+    return status == GP_OK ? check_shares(plan, err) : status;
 }
 
 static gp_status assign_slots(const gp_plan *plan, const gp_mini_plan *mini, gp_error *err) {
@@ -182,7 +230,7 @@ static gp_status plan_stages(gp_plan *plan, gp_stage_request stage_request, cons
     for (int s = 0; s < plan->stages->count; s++) {
         gp_stage_plan *stage = &plan->stage[s];
         stage->stage = s;
-        stage->worker = gp_programs_worker(plan->minis[0].programs, s, 0);
+        stage->worker = gp_programs_worker(plan->minis[0].programs, s);
         stage->spec = plan->devices[stage->worker];
         stage_request.any_keep = ops[s].keeps;
         stage_request.any_discard = ops[s].discards;
@@ -218,8 +266,9 @@ static void fit_routines(gp_plan *plan) {
 }
 
 static gp_status make_plan(gp_plan *plan, const gp_plan_request *request, gp_micro_size **sizes, gp_error *err) {
-    GP_RETURN_IF_FAILED(check_request(request, err));
-    GP_RETURN_IF_FAILED(gp_stages_create(request->graph, request->layers, request->stages, &plan->stages, err));
+    GP_RETURN_IF_FAILED(check_request(plan, request, err));
+    GP_RETURN_IF_FAILED(cut_mini_batches(plan, request, err));
+    GP_RETURN_IF_FAILED(make_stages(plan, request, err));
     if (request->norms || request->clip_norm > 0) GP_RETURN_IF_FAILED(gp_stages_add_norms(plan->stages, err));
     GP_RETURN_IF_FAILED(gp_op_cache_create(&plan->cache, err));
     GP_RETURN_IF_FAILED(GP_NEW(&plan->checkpoints, request->stages, err));
@@ -230,7 +279,6 @@ static gp_status make_plan(gp_plan *plan, const gp_plan_request *request, gp_mic
     GP_RETURN_IF_FAILED(GP_NEW(&plan->transient_base, plan->workers, err));
     GP_RETURN_IF_FAILED(GP_NEW(&plan->evaluation_base, plan->workers, err));
     memcpy(plan->devices, request->devices, (size_t)plan->workers * sizeof *plan->devices);
-    GP_RETURN_IF_FAILED(cut_mini_batches(plan, request, err));
     GP_RETURN_IF_FAILED(gp_plan_check_size(plan, request->host_memory, err));
     for (int m = 0; m < plan->mini_count; m++) {
         GP_RETURN_IF_FAILED(make_programs(plan, &plan->minis[m], err));
@@ -250,6 +298,12 @@ static gp_status make_plan(gp_plan *plan, const gp_plan_request *request, gp_mic
     return gp_memory_lay_out(plan, err);
 }
 
+static int count_workers(const gp_plan_request *request) {
+    int workers = gp_schedule_workers(&request->schedule, request->stages), count = 0;
+    for (int w = 0; w < workers; w++) count += request->replicas ? request->replicas[w] : 1;
+    return count;
+}
+
 gp_status gp_plan_create(const gp_plan_request *request, gp_plan **out, gp_error *err) {
     gp_plan *plan = NULL;
     gp_micro_size *sizes = NULL;
@@ -263,7 +317,7 @@ gp_status gp_plan_create(const gp_plan_request *request, gp_plan **out, gp_error
     plan->processors = request->processors;
     plan->pin = request->pin;
     plan->schedule = request->schedule;
-    plan->workers = gp_schedule_workers(&request->schedule, request->stages);
+    plan->workers = count_workers(request);
     gp_status status = make_plan(plan, request, &sizes, err);
     free(sizes);
     if (status != GP_OK)

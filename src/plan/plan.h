@@ -18,6 +18,7 @@
 #include "plan/queues.h"
 #include "schedule/program.h"
 #include "schedule/schedules.h"
+#include "base/share.h"
 #include "schedule/waits.h"
 
 /* A size of mini-batch that the run meets. */
@@ -30,7 +31,8 @@ typedef struct gp_plan_request {
     const gp_graph *graph;
     const int64_t *layers; /* per stage */
     int stages;
-    const gp_device_spec *devices; /* one per worker */
+    const int *replicas;           /* of each worker of the schedule, and so of its stages; NULL: one */
+    const gp_device_spec *devices; /* one per worker: each replica counts */
     gp_update update;
     double clip_norm; /* > 0: gradients are clipped to this norm of them all (torch.nn.utils.clip_grad_norm_);
                          a step whose norm is not finite changes nothing */
@@ -42,7 +44,7 @@ typedef struct gp_plan_request {
     int micro_batches;
     gp_schedule schedule;                  /* says how many workers the stages are on */
     gp_checkpoint_mode checkpoint;         /* of every stage */
-    const gp_checkpoint_mode *checkpoints; /* [stage]; not NULL: of each in place of that */
+    const gp_checkpoint_mode *checkpoints; /* [stage]; not NULL: of each in place of that; replicas have one */
     const bool *keeps; /* [node] its output is kept from each forward to backward, where its stage recomputes at all, so
                           that what is only needed for it is not computed again; NULL: none. Changes no result */
     bool lockstep;
@@ -118,8 +120,10 @@ bool gp_plan_has_barriers(const gp_plan *plan);
 enum { GP_PLAN_CHECKPOINT_TEXT = GP_CHECKPOINT_TEXT + 60 };
 /* "except_last", "[always, never]", "as the file says"; buffer is returned. */
 const char *gp_plan_checkpoint_text(char buffer[GP_PLAN_CHECKPOINT_TEXT], const gp_plan *plan);
-/* Samples of micro-batch `micro`, and where it begins in the mini-batch. */
+/* Samples of micro-batch `micro`. */
 int64_t gp_mini_samples(const gp_mini_plan *mini, int micro);
+/* A stage's share of it, from the beginning of the mini-batch on. */
+gp_share gp_mini_share(const gp_mini_plan *mini, const gp_stage *stage, int micro);
 /* The frames and routines that an instruction of a stage uses. */
 const gp_sized *gp_mini_sized(const gp_mini_plan *mini, const gp_stage_plan *stage, int micro);
 
@@ -152,9 +156,12 @@ typedef struct gp_move {
     int from;             /* the stage that has made the data; −1: the host */
     int value;            /* −1: a part of a collective */
     size_t offset, bytes; /* in the arena of the instruction's worker */
+    size_t source;        /* of a collect: where it is copied from, in the arena of the contributor's worker */
+    int64_t first;        /* of a load: the first sample, in the mini-batch */
 } gp_move;
-/* The i-th range, from 0, of a load, send, receive, post or collect. Moves of a stage without parameters have 0 bytes.
- * False: the instruction has no more. */
+/* The i-th range, from 0, of a load, send, receive, post or collect. Moves of a stage without parameters have 0 bytes;
+ * so have copies between replicas that have no sample of the micro-batch in common. False: the instruction has no more.
+ */
 bool gp_instr_move(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, int i, gp_move *out);
 /* Bytes of all its ranges. */
 size_t gp_instr_bytes(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr);

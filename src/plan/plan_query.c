@@ -8,6 +8,11 @@ int64_t gp_mini_samples(const gp_mini_plan *mini, int micro) {
     return micro == mini->pieces - 1 ? mini->last : mini->piece;
 }
 
+gp_share gp_mini_share(const gp_mini_plan *mini, const gp_stage *stage, int micro) {
+    gp_share share = gp_share_of(gp_mini_samples(mini, micro), stage->replicas, stage->replica);
+    return (gp_share){share.first + mini->piece * micro, share.count};
+}
+
 const gp_sized *gp_mini_sized(const gp_mini_plan *mini, const gp_stage_plan *stage, int micro) {
     return &stage->sized[micro == mini->pieces - 1 ? mini->last_sized : mini->piece_sized];
 }

@@ -26,15 +26,25 @@ static uint64_t count_each(const gp_stage *stage, bool training) {
     return training ? count + 1 + stage->grad_in.count + stage->grad_out.count : count;
 }
 
-/* Once in a mini-batch: the step, the norm, what travels with them. */
+/* Losses of replicas, and their total. */
+static uint64_t count_for_losses(const gp_stages *stages) {
+    int replicas = stages->stage[gp_stages_root(stages)].replicas;
+    return replicas > 1 ? (uint64_t)replicas + 1 : 0;
+}
+
+/* Once in a mini-batch that trains: the step, the norm, what travels with them. */
 static uint64_t count_once(const gp_stages *stages) {
-    uint64_t each = (uint64_t)stages->count;
-    return each + stages->collective_count * each + (stages->norms ? each + 1 : 0);
+    uint64_t count = (uint64_t)stages->count + count_for_losses(stages);
+    for (size_t c = 0; c < stages->collective_count; c++)
+        if (stages->collectives[c].part != GP_PART_LOSSES)
+            count += stages->collectives[c].contributors.count + stages->collectives[c].collectors.count;
+    for (int s = 0; s < stages->count; s++) count += stages->stage[s].replicas > 1; /* reduce */
+    return count + (stages->norms ? (uint64_t)stages->numbers + 1 : 0);
 }
 
 /* All workers have each clock's barrier; only gpipe has them, with a stage on each worker. */
 static uint64_t count_barriers(const gp_plan *plan, const gp_mini_plan *mini) {
-    uint64_t clocks = (uint64_t)mini->pieces + (uint64_t)plan->stages->count - 1;
+    uint64_t clocks = (uint64_t)mini->pieces + (uint64_t)plan->stages->numbers - 1;
     if (!plan->lockstep || plan->schedule.kind != GP_SCHEDULE_GPIPE) return 0;
     return (uint64_t)plan->workers * clocks * (mini->training ? 2 : 1);
 }
@@ -45,10 +55,10 @@ static uint64_t count_generated(const gp_plan *plan, const gp_mini_plan *mini) {
     for (int s = 0; s < stages->count; s++) {
         count += pieces * count_each(&stages->stage[s], mini->training);
         if (!mini->training) continue;
-        count += count_recomputes(plan->checkpoints[s], mini->pieces);
+        count += count_recomputes(plan->checkpoints[stages->stage[s].number], mini->pieces);
         if (gp_schedule_splits_backward(&plan->schedule)) count += pieces;
     }
-    return mini->training ? count + count_once(stages) : count;
+    return count + (mini->training ? count_once(stages) : count_for_losses(stages));
 }
 
 /* The programs or the order of a file: backward is whole or in two parts as each task says. */
@@ -77,7 +87,12 @@ static amount amount_of(const gp_plan *plan, const gp_mini_plan *mini) {
         bool forward = stages->edges[e].kind == GP_EDGE_ACTIVATION || stages->edges[e].kind == GP_EDGE_SKIP;
         if (forward || mini->training) its.copies += pieces;
     }
-    if (mini->training) its.copies += stages->collective_count * (uint64_t)(stages->count - 1);
+    for (size_t c = 0; c < stages->collective_count; c++) {
+        const gp_collective *collective = &stages->collectives[c];
+        uint64_t members = collective->contributors.count;
+        if (mini->training || collective->part == GP_PART_LOSSES)
+            its.copies += members * collective->collectors.count - (gp_collective_is_mutual(collective) ? members : 0);
+    }
     return its;
 }
 

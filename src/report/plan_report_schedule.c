@@ -19,7 +19,7 @@ static int64_t count_clocks(const gp_programs *programs) {
 
 /* What a stage computes in a clock: "F0", or "B3R2" if it computes two things. */
 static gp_report_text cell_of(const gp_programs *programs, int stage, int clock) {
-    const gp_program *program = &programs->worker[gp_programs_worker(programs, stage, 0)];
+    const gp_program *program = &programs->worker[gp_programs_worker(programs, stage)];
     gp_report_text cell = {""};
     for (size_t pc = 0; pc < program->count; pc++) {
         const gp_instr *instr = &program->instrs[pc];

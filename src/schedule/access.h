@@ -28,7 +28,8 @@ const char *gp_frame_name(gp_frame frame);
 enum gp_instr_flags {
     GP_INSTR_KEEP = 1,  /* F: keep for backward; send: from the saved slot, not the outbox */
     GP_INSTR_FIRST = 2, /* B, I, W: the first of the mini-batch on this stage: overwrites gradients */
-    GP_INSTR_LAST = 4,  /* F: the last of the mini-batch on this stage: the loss's total follows */
+    GP_INSTR_LAST = 4, /* F: the last of the mini-batch on this stage: the loss's total follows, if no others have parts
+                          of it */
 };
 
 enum gp_instr_traits {
@@ -89,6 +90,10 @@ typedef enum gp_access_variant {
     X(NORM, "norm", GP_COMPUTES, 0, NO_SLOTS)                                                                          \
     /* last stage: the norm of all gradients, and the factor that clips them */                                        \
     X(CLIP, "clip", GP_COMPUTES, 0, NO_SLOTS)                                                                          \
+    /* first replica of the last stage: the loss's total over all replicas */                                          \
+    X(TOTAL, "total", GP_COMPUTES, 0, NO_SLOTS)                                                                        \
+    /* sum of the replicas' gradients, of the stage's own shard */                                                     \
+    X(REDUCE, "reduce", GP_COMPUTES, 0, NO_SLOTS)                                                                      \
     /* commits statistics; updates the parameters that no backward has updated; last */                                \
     X(STEP, "step", GP_COMPUTES, 0, NO_SLOTS)                                                                          \
     /* says that the stage's part of a collective can be read */                                                       \

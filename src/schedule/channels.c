@@ -16,8 +16,8 @@ gp_status gp_channels_init(gp_channels *channels, const gp_stages *stages, const
     GP_RETURN_IF_FAILED(GP_NEW(&channels->free_at, stages->edge_count, err));
     GP_RETURN_IF_FAILED(GP_NEW(&sorted, stages->edge_count, err));
     for (size_t e = 0; e < stages->edge_count; e++) {
-        int from = gp_programs_worker(programs, stages->edges[e].from, 0),
-            to = gp_programs_worker(programs, stages->edges[e].to, 0);
+        int from = gp_programs_worker(programs, stages->edges[e].from),
+            to = gp_programs_worker(programs, stages->edges[e].to);
         sorted[e] = (uint64_t)from << 48 | (uint64_t)to << 32 | e;
     }
     qsort(sorted, stages->edge_count, sizeof *sorted, compare);

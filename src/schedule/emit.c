@@ -17,7 +17,8 @@ typedef struct generator {
     gp_programs *programs;
     gp_program *program; /* of the current worker */
     int worker;
-    progress *stages; /* [stage] */
+    int place, replica; /* the worker of the order that it is a replica of */
+    progress *stages;   /* [stage] */
     uint32_t clock;
 } generator;
 
@@ -39,15 +40,32 @@ static gp_status emit_copies(generator *g, gp_instr_op op, const gp_indices *edg
     return GP_OK;
 }
 
+static gp_status emit_member(generator *g, gp_instr_op op, size_t collective, int stage, gp_error *err) {
+    const gp_collective *its = &g->request->stages->collectives[collective];
+    const gp_indices *members = op == GP_INSTR_POST ? &its->contributors : &its->collectors;
+    if (gp_indices_find(members, stage) < 0) return GP_OK;
+    GP_RETURN_IF_FAILED(emit(g, op, stage, 0, 0, err));
+    g->program->instrs[g->program->count - 1].collective = (uint32_t)collective;
+    return GP_OK;
+}
+
 /* The stage's posts, or collects, of collectives that carry such parts. */
 static gp_status emit_collectives(generator *g, gp_instr_op op, gp_part_kind part, int stage, gp_error *err) {
     const gp_stages *stages = g->request->stages;
+    for (size_t c = 0; c < stages->collective_count; c++)
+        if (stages->collectives[c].part == part) GP_RETURN_IF_FAILED(emit_member(g, op, c, stage, err));
+    return GP_OK;
+}
+
+/* What a stage has found, and what its other replicas have. */
+static gp_status emit_exchange(generator *g, int stage, gp_error *err) {
+    const gp_stages *stages = g->request->stages;
     for (size_t c = 0; c < stages->collective_count; c++) {
         const gp_collective *its = &stages->collectives[c];
-        const gp_indices *members = op == GP_INSTR_POST ? &its->contributors : &its->collectors;
-        if (its->part != part || gp_indices_find(members, stage) < 0) continue;
-        GP_RETURN_IF_FAILED(emit(g, op, stage, 0, 0, err));
-        g->program->instrs[g->program->count - 1].collective = (uint32_t)c;
+        if (!gp_collective_is_mutual(its) || gp_indices_find(&its->contributors, stage) < 0) continue;
+        GP_RETURN_IF_FAILED(emit_member(g, GP_INSTR_POST, c, stage, err));
+        GP_RETURN_IF_FAILED(emit_member(g, GP_INSTR_COLLECT, c, stage, err));
+        if (its->kind == GP_COLLECTIVE_SCATTER) GP_RETURN_IF_FAILED(emit(g, GP_INSTR_REDUCE, stage, 0, 0, err));
     }
     return GP_OK;
 }
@@ -56,9 +74,17 @@ static const gp_stage *stage_of(const generator *g, const gp_task *task) {
     return &g->request->stages->stage[task->stage];
 }
 
+/* A task of the order, for the current replica. */
+static gp_task task_at(const generator *g, size_t i) {
+    gp_task task = g->order->worker[g->place].tasks[i];
+    task.stage = (uint16_t)(g->request->stages->first[task.stage] + g->replica);
+    return task;
+}
+
 static bool keeps(const generator *g, const gp_task *task) {
     const gp_emit_request *request = g->request;
-    gp_checkpoint_mode mode = request->checkpoints ? request->checkpoints[task->stage] : request->checkpoint;
+    gp_checkpoint_mode mode =
+        request->checkpoints ? request->checkpoints[stage_of(g, task)->number] : request->checkpoint;
     return request->training && gp_checkpoint_keeps(mode, task->micro, request->pieces);
 }
 
@@ -87,11 +113,22 @@ static gp_status emit_forward(generator *g, const gp_task *task, gp_error *err) 
     unsigned keep = keeps(g, task) ? GP_INSTR_KEEP : 0;
     GP_RETURN_IF_FAILED(emit(g, GP_INSTR_FORWARD, task->stage, task->micro, keep | (last ? GP_INSTR_LAST : 0), err));
     GP_RETURN_IF_FAILED(emit_copies(g, GP_INSTR_SEND, &stage->out, task->stage, task->micro, keep, err));
-    if (!last || !g->request->training || g->request->stages->norms) return GP_OK;
+    if (!last) return GP_OK;
+    GP_RETURN_IF_FAILED(emit_collectives(g, GP_INSTR_POST, GP_PART_LOSSES, task->stage, err));
+    if (task->stage == gp_stages_root(g->request->stages) && stage->replicas > 1) {
+        GP_RETURN_IF_FAILED(emit_collectives(g, GP_INSTR_COLLECT, GP_PART_LOSSES, task->stage, err));
+        GP_RETURN_IF_FAILED(emit(g, GP_INSTR_TOTAL, task->stage, 0, 0, err));
+    }
+    if (!g->request->training || g->request->stages->norms) return GP_OK;
     return emit_collectives(g, GP_INSTR_POST, GP_PART_SCALARS, task->stage, err);
 }
 
-/* The norm of a stage's gradients follows the last task that adds to them. */
+static gp_status emit_norm(generator *g, int stage, gp_error *err) {
+    GP_RETURN_IF_FAILED(emit(g, GP_INSTR_NORM, stage, 0, 0, err));
+    return emit_collectives(g, GP_INSTR_POST, GP_PART_SQUARES, stage, err);
+}
+
+/* The norm of a stage's gradients follows the last task that adds to them, or the exchange with other replicas. */
 static gp_status emit_backward(generator *g, const gp_task *task, gp_error *err) {
     static const gp_instr_op ops[] = {[GP_TASK_BACKWARD] = GP_INSTR_BACKWARD,
                                       [GP_TASK_BACKWARD_INPUT] = GP_INSTR_BACKWARD_INPUT,
@@ -106,8 +143,7 @@ static gp_status emit_backward(generator *g, const gp_task *task, gp_error *err)
         GP_RETURN_IF_FAILED(
             emit_copies(g, GP_INSTR_SEND, &stage_of(g, task)->grad_out, task->stage, task->micro, 0, err));
     if (!weight || stage->weights < g->request->pieces || !g->request->stages->norms) return GP_OK;
-    GP_RETURN_IF_FAILED(emit(g, GP_INSTR_NORM, task->stage, 0, 0, err));
-    return emit_collectives(g, GP_INSTR_POST, GP_PART_SQUARES, task->stage, err);
+    return stage_of(g, task)->replicas == 1 ? emit_norm(g, task->stage, err) : GP_OK;
 }
 
 static gp_status emit_task(generator *g, const gp_task *task, gp_error *err) {
@@ -115,30 +151,33 @@ static gp_status emit_task(generator *g, const gp_task *task, gp_error *err) {
 }
 
 static gp_status emit_tasks(generator *g, gp_error *err) {
-    const gp_worker_order *its = &g->order->worker[g->worker];
+    const gp_worker_order *its = &g->order->worker[g->place];
     for (size_t i = 0; i < its->count; i++) {
-        GP_RETURN_IF_FAILED(emit_recompute(g, &its->tasks[i], err));
-        g->clock = its->tasks[i].clock;
-        GP_RETURN_IF_FAILED(emit_receives(g, &its->tasks[i], err));
-        GP_RETURN_IF_FAILED(emit_task(g, &its->tasks[i], err));
+        const gp_task task = task_at(g, i);
+        GP_RETURN_IF_FAILED(emit_recompute(g, &task, err));
+        g->clock = task.clock;
+        GP_RETURN_IF_FAILED(emit_receives(g, &task, err));
+        GP_RETURN_IF_FAILED(emit_task(g, &task, err));
     }
     return GP_OK;
 }
 
 static gp_status emit_clocks(generator *g, gp_error *err) {
-    const gp_worker_order *its = &g->order->worker[g->worker];
+    const gp_worker_order *its = &g->order->worker[g->place];
     int first = 0; /* of the worker's stages: any one will do */
-    while (g->order->worker_of_stage[first] != g->worker) first++;
+    while (gp_programs_worker(g->programs, first) != g->worker) first++;
     size_t next = 0;
     uint32_t clocks = gp_order_clocks(g->order);
     for (uint32_t clock = 0; clock < clocks; clock++) {
-        const gp_task *task = next < its->count && its->tasks[next].clock == clock ? &its->tasks[next++] : NULL;
+        bool has = next < its->count && its->tasks[next].clock == clock;
+        const gp_task task = has ? task_at(g, next++) : (gp_task){0};
         g->clock = clock;
-        if (task) GP_RETURN_IF_FAILED(emit_receives(g, task, err));
+        if (has) GP_RETURN_IF_FAILED(emit_receives(g, &task, err));
         GP_RETURN_IF_FAILED(emit(g, GP_INSTR_BARRIER, first, 0, 0, err));
-        if (task) GP_RETURN_IF_FAILED(emit_task(g, task, err));
-        if (next < its->count && its->tasks[next].clock == clock + 1)
-            GP_RETURN_IF_FAILED(emit_recompute(g, &its->tasks[next], err));
+        if (has) GP_RETURN_IF_FAILED(emit_task(g, &task, err));
+        if (next >= its->count || its->tasks[next].clock != clock + 1) continue;
+        const gp_task after = task_at(g, next);
+        GP_RETURN_IF_FAILED(emit_recompute(g, &after, err));
     }
     return GP_OK;
 }
@@ -149,27 +188,84 @@ static gp_status emit_clip(generator *g, int s, gp_error *err) {
     return emit_collectives(g, GP_INSTR_POST, GP_PART_SCALARS, s, err);
 }
 
-static gp_status emit_end(generator *g, gp_error *err) {
+/* What the worker's stages find together with their other replicas. */
+static gp_status emit_exchanges(generator *g, gp_error *err) {
     const gp_stages *stages = g->request->stages;
-    const int *worker = g->order->worker_of_stage;
-    int root = gp_stages_root(stages);
-    g->clock = gp_order_clocks(g->order) - 1;
-    if (stages->norms && worker[root] == g->worker) GP_RETURN_IF_FAILED(emit_clip(g, root, err));
-    for (int s = 0; s < stages->count; s++)
-        if (worker[s] == g->worker) GP_RETURN_IF_FAILED(emit_collectives(g, GP_INSTR_COLLECT, GP_PART_SCALARS, s, err));
-    for (int s = 0; s < stages->count; s++)
-        if (worker[s] == g->worker) GP_RETURN_IF_FAILED(emit(g, GP_INSTR_STEP, s, 0, 0, err));
+    for (int s = stages->count - 1; s >= 0; s--) {
+        if (gp_programs_worker(g->programs, s) != g->worker || stages->stage[s].replicas == 1) continue;
+        GP_RETURN_IF_FAILED(emit_exchange(g, s, err));
+        if (stages->norms && stages->stage[s].replica == 0) GP_RETURN_IF_FAILED(emit_norm(g, s, err));
+    }
     return GP_OK;
 }
 
-static gp_status generate(generator *g, gp_error *err) {
-    for (g->worker = 0; g->worker < g->order->workers; g->worker++) {
-        g->program = &g->programs->worker[g->worker];
-        GP_RETURN_IF_FAILED(g->request->lockstep ? emit_clocks(g, err) : emit_tasks(g, err));
-        if (g->request->training) GP_RETURN_IF_FAILED(emit_end(g, err));
-        gp_program_trim(g->program);
+static gp_status emit_end(generator *g, gp_error *err) {
+    const gp_stages *stages = g->request->stages;
+    int root = gp_stages_root(stages);
+    g->clock = gp_order_clocks(g->order) - 1;
+    if (stages->norms) GP_RETURN_IF_FAILED(emit_exchanges(g, err));
+    if (stages->norms && gp_programs_worker(g->programs, root) == g->worker)
+        GP_RETURN_IF_FAILED(emit_clip(g, root, err));
+    for (int s = 0; s < stages->count; s++)
+        if (gp_programs_worker(g->programs, s) == g->worker)
+            GP_RETURN_IF_FAILED(emit_collectives(g, GP_INSTR_COLLECT, GP_PART_SCALARS, s, err));
+    if (!stages->norms) GP_RETURN_IF_FAILED(emit_exchanges(g, err));
+    for (int s = 0; s < stages->count; s++)
+        if (gp_programs_worker(g->programs, s) == g->worker) GP_RETURN_IF_FAILED(emit(g, GP_INSTR_STEP, s, 0, 0, err));
+    return GP_OK;
+}
+
+static gp_status generate_worker(generator *g, gp_error *err) {
+    g->program = &g->programs->worker[g->worker];
+    GP_RETURN_IF_FAILED(g->request->lockstep ? emit_clocks(g, err) : emit_tasks(g, err));
+    if (g->request->training) GP_RETURN_IF_FAILED(emit_end(g, err));
+    gp_program_trim(g->program);
+    return GP_OK;
+}
+
+/* How many replicas each worker of the order has: as many as each of its stages. */
+static gp_status find_replicas(const gp_stages *stages, const gp_order *order, int *replicas, gp_error *err) {
+    for (int n = 0; n < stages->numbers; n++) {
+        int *its = &replicas[order->worker_of_stage[n]], wanted = stages->stage[stages->first[n]].replicas;
+        if (*its && *its != wanted)
+            return gp_fail(err, GP_PROGRAM, "worker %d has a stage with %d replicas and one with %d",
+                           order->worker_of_stage[n], *its, wanted);
+        *its = wanted;
     }
     return GP_OK;
+}
+
+static gp_status generate_all(generator *g, const int *replicas, gp_error *err) {
+    for (g->place = 0, g->worker = 0; g->place < g->order->workers; g->place++)
+        for (g->replica = 0; g->replica < replicas[g->place]; g->replica++, g->worker++)
+            GP_RETURN_IF_FAILED(generate_worker(g, err));
+    return GP_OK;
+}
+
+/* Workers in order of the schedule's, each with its replicas. `worker`: [stage] room for which one each is on. */
+static gp_status create_programs(generator *g, const int *replicas, int *worker, gp_error *err) {
+    const gp_stages *stages = g->request->stages;
+    const gp_order *order = g->order;
+    int workers = 0;
+    for (int p = 0; p < order->workers; p++) {
+        for (int s = 0; s < stages->count; s++)
+            if (order->worker_of_stage[stages->stage[s].number] == p) worker[s] = workers + stages->stage[s].replica;
+        workers += replicas[p];
+    }
+    return gp_programs_create(workers, worker, stages->count, g->request->pieces, g->request->training,
+                              order->descending, &g->programs, err);
+}
+
+static gp_status generate(generator *g, gp_error *err) {
+    int *replicas = NULL, *worker = NULL;
+    gp_status status = GP_NEW(&replicas, g->order->workers, err);
+    if (status == GP_OK) status = GP_NEW(&worker, g->request->stages->count, err);
+    if (status == GP_OK) status = find_replicas(g->request->stages, g->order, replicas, err);
+    if (status == GP_OK) status = create_programs(g, replicas, worker, err);
+    if (status == GP_OK) status = generate_all(g, replicas, err);
+    free(replicas);
+    free(worker);
+    return status;
 }
 
 static bool computes(const gp_instr *instr) {
@@ -200,14 +296,11 @@ gp_status gp_programs_emit(const gp_emit_request *request, gp_programs **out, gp
         return copy_programs(request->stages, request->schedule.file, out, err);
     generator g = {.request = request};
     gp_order *order = NULL;
-    int workers = gp_schedule_workers(&request->schedule, request->stages->count);
+    int workers = gp_schedule_workers(&request->schedule, request->stages->numbers);
     GP_RETURN_IF_FAILED(gp_schedule_order(&request->schedule, workers, request->pieces, &order, err));
     g.order = order;
     gp_status status = request->training ? GP_OK : gp_order_keep_forwards(order, err);
     if (status == GP_OK) status = GP_NEW(&g.stages, request->stages->count, err);
-    if (status == GP_OK)
-        status = gp_programs_create(workers, order->worker_of_stage, order->stages, request->pieces, request->training,
-                                    order->descending, &g.programs, err);
     if (status == GP_OK) status = generate(&g, err);
     free(g.stages);
     gp_order_destroy(&order);

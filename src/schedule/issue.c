@@ -163,7 +163,7 @@ static void note_before(issuer *p, int worker, int from, double time, double rea
 static void copy(issuer *p, int worker, const gp_instr *instr, double time) {
     device *d = &p->devices[worker];
     gp_play_worker *its = &p->play->worker[worker];
-    int from = gp_programs_worker(p->programs, p->stages->edges[instr->edge].from, 0);
+    int from = gp_programs_worker(p->programs, p->stages->edges[instr->edge].from);
     double seconds = ask(p, p->request->duration, worker, instr);
     double whole = seconds + ask(p, p->request->latency, worker, instr);
     double ready = d->ready, start = later(time, ready);
@@ -225,7 +225,7 @@ static void queue_turn(issuer *p, int worker) {
 
 /* The host thread of the stage's worker goes on if it waits for the event. */
 static void tell(issuer *p, int stage, size_t event) {
-    int worker = gp_programs_worker(p->programs, stage, 0);
+    int worker = gp_programs_worker(p->programs, stage);
     if (!p->model->one_host && p->devices[worker].state == WAITS_FOR_VALUE &&
         event_of(p, p->devices[worker].until) == event)
         queue_turn(p, worker);

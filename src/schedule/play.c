@@ -71,13 +71,13 @@ static void happened(player *p, gp_wait event, double time) {
     const int *worker = p->programs->worker_of_stage;
     size_t number = number_of(p, &event);
     p->when[number] = time;
-    if (event.kind != GP_WAIT_JOINED) {
+    if (!gp_wait_is_joint(&event)) {
         const gp_edge *edge = &p->stages->edges[event.edge];
         wake_those(p, worker[event.kind == GP_WAIT_SENT ? edge->to : edge->from], ON_EVENT, number);
         return;
     }
+    if (event.kind == GP_WAIT_COLLECTED) return;
     const gp_collective *its = &p->stages->collectives[event.edge];
-    if (gp_indices_find(&its->collectors, event.micro) >= 0) return;
     for (size_t i = 0; i < its->collectors.count; i++)
         wake_those(p, worker[its->collectors.items[i]], ON_EVENT, number);
 }
@@ -180,7 +180,7 @@ static void finish(player *p, agent *a, const gp_instr *instr, double start, dou
     /* Of a send, and of copies that are POSTED, elsewhere. */
     gp_wait event;
     if (!gp_instr_event(instr, &event) || event.kind == GP_WAIT_SENT) return;
-    if (event.kind == GP_WAIT_JOINED || copies_of(p, a->worker) != GP_PLAY_POSTED) happened(p, event, end);
+    if (gp_wait_is_joint(&event) || copies_of(p, a->worker) != GP_PLAY_POSTED) happened(p, event, end);
 }
 
 static int threads_of(const player *p, int worker) {
@@ -204,11 +204,11 @@ static void arrive(player *p, const gp_instr *instr, double time) {
 static bool uses_channel(const player *p, const gp_instr *instr, double seconds) {
     if (!p->request.channels || !gp_instr_has_edge(instr) || !(seconds > 0)) return false;
     const gp_edge *edge = &p->stages->edges[instr->edge];
-    return gp_programs_worker(p->programs, edge->from, 0) != gp_programs_worker(p->programs, edge->to, 0);
+    return gp_programs_worker(p->programs, edge->from) != gp_programs_worker(p->programs, edge->to);
 }
 
 static gp_status send(player *p, agent *a, const gp_instr *instr, double time, gp_error *err) {
-    int to = gp_programs_worker(p->programs, p->stages->edges[instr->edge].to, 0);
+    int to = gp_programs_worker(p->programs, p->stages->edges[instr->edge].to);
     size_t pc = a->pc;
     finish(p, a, instr, time, time, time);
     if (copies_of(p, to) != GP_PLAY_POSTED) {

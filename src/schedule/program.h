@@ -29,18 +29,15 @@ typedef struct gp_programs {
     int workers;
     gp_program *worker;
     int stages;
-    int *worker_of_stage; /* [stage·GP_REPLICAS + replica]; gp_programs_worker reads it */
+    int *worker_of_stage; /* [stage] */
     int pieces;           /* micro-batches */
     bool training;        /* else forward only */
     bool descending;      /* order in which backward adds micro-batches up, the same on every stage */
     char *source;         /* name of the text that they were read from; NULL: from none */
 } gp_programs;
 
-enum { GP_REPLICAS = 1 }; /* of each stage, so far */
-
-/* The worker that one replica of a stage is on. */
-static inline int gp_programs_worker(const gp_programs *programs, int stage, int replica) {
-    return programs->worker_of_stage[stage * GP_REPLICAS + replica];
+static inline int gp_programs_worker(const gp_programs *programs, int stage) {
+    return programs->worker_of_stage[stage];
 }
 
 /* Empty programs; worker_of_stage is copied. */

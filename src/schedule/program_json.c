@@ -36,7 +36,7 @@ static void write_events(writer *w, const gp_worker_waits *waits, size_t at) {
     for (size_t i = waits->first[at]; i < waits->first[at + 1]; i++) {
         const gp_wait *event = &waits->items[i];
         int stage = gp_event_stage(w->played->stages, event);
-        write_wait(w, gp_programs_worker(w->played->programs, stage, 0), gp_program_index_place(&w->at, event) - 1);
+        write_wait(w, gp_programs_worker(w->played->programs, stage), gp_program_index_place(&w->at, event) - 1);
     }
 }
 
@@ -75,7 +75,7 @@ static void write_marks(writer *w, size_t pc) {
 static void write_after(writer *w, size_t pc, const gp_instr *instr) {
     uint32_t after = w->its->play->worker[w->worker].after[pc];
     int from = w->played->stages->edges[instr->edge].from;
-    if (after > 0) write_wait(w, gp_programs_worker(w->played->programs, from, 0), after - 1);
+    if (after > 0) write_wait(w, gp_programs_worker(w->played->programs, from), after - 1);
 }
 
 /* A queue does not stop at a barrier: the thread that fills the queues does. */
@@ -178,9 +178,10 @@ void gp_collectives_json_write(const gp_stages *stages, FILE *out) {
     fputs("\"collectives\":[", out);
     for (size_t c = 0; c < stages->collective_count; c++) {
         const gp_collective *its = &stages->collectives[c];
-        fprintf(out, "%s{\"kind\":\"%s\",\"carries\":\"%s\",\"root\":%d,\"transport\":\"%s\"}", c ? "," : "",
-                gp_collective_kind_name(its->kind), gp_part_kind_name(its->part), its->root,
-                gp_transport_name(its->group->transport));
+        fprintf(out, "%s{\"kind\":\"%s\",\"carries\":\"%s\"", c ? "," : "", gp_collective_kind_name(its->kind),
+                gp_part_kind_name(its->part));
+        if (!gp_collective_is_mutual(its)) fprintf(out, ",\"root\":%d", its->root);
+        fprintf(out, ",\"transport\":\"%s\"}", gp_transport_name(its->transport));
     }
     fputs("]", out);
 }

@@ -125,7 +125,7 @@ static gp_status write_all(FILE *file, const gp_programs *programs, gp_error *er
     fprintf(file, "programs workers=%d stages=%d micro_batches=%d %s %s on=", programs->workers, programs->stages,
             programs->pieces, programs->training ? "training" : "evaluation",
             programs->descending ? "descending" : "ascending");
-    for (int s = 0; s < programs->stages; s++) fprintf(file, "%s%d", s ? "," : "", gp_programs_worker(programs, s, 0));
+    for (int s = 0; s < programs->stages; s++) fprintf(file, "%s%d", s ? "," : "", gp_programs_worker(programs, s));
     fputc('\n', file);
     for (int w = 0; w < programs->workers; w++) {
         const gp_program *program = &programs->worker[w];

@@ -129,7 +129,7 @@ static void fini_pools(assigner *a) {
 static gp_status assign_worker(assigner *a, int worker, gp_error *err) {
     gp_status status = GP_OK;
     for (int s = 0; s < a->programs->stages && status == GP_OK; s++)
-        if (gp_programs_worker(a->programs, s, 0) == worker) status = init_pools(a, s, err);
+        if (gp_programs_worker(a->programs, s) == worker) status = init_pools(a, s, err);
     a->before = -DBL_MAX;
     for (size_t pc = 0; pc < a->programs->worker[worker].count && status == GP_OK; pc++)
         status = assign_instr(a, worker, pc, err);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/share.h"
 
 gp_status gp_indices_add(gp_indices *indices, int item, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_GROW(&indices->items, &indices->capacity, indices->count + 1, err));
@@ -34,36 +35,76 @@ const char *gp_edge_kind_name(gp_edge_kind kind) {
 }
 
 const char *gp_collective_kind_name(gp_collective_kind kind) {
-    return kind == GP_COLLECTIVE_GATHER ? "gather" : "broadcast";
+    static const char *const names[] = {"gather", "broadcast", "scatter", "exchange"};
+    return names[kind];
 }
 
 const char *gp_part_kind_name(gp_part_kind part) {
-    return part == GP_PART_SQUARES ? "squares" : "scalars";
+    static const char *const names[] = {"squares", "scalars", "losses", "statistics", "gradients"};
+    return names[part];
 }
 
 const char *gp_transport_name(gp_transport transport) {
     return transport == GP_TRANSPORT_THREADS ? "threads" : "?";
 }
 
+static int replicas_of(const gp_stages *stages, int number) {
+    return stages->stage[stages->first[number]].replicas;
+}
+
+static int number_of(const gp_stages *stages, int node) {
+    return stages->stage[stages->stage_of_node[node]].number;
+}
+
+/* All replicas, each without layers. `replicas`: NULL: one of each. */
+static gp_status create(int numbers, const int *replicas, gp_stages **out, gp_error *err) {
+    gp_stages *stages = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&stages, 1, err));
+    *out = stages;
+    stages->numbers = numbers;
+    GP_RETURN_IF_FAILED(GP_NEW(&stages->first, numbers, err));
+    for (int n = 0; n < numbers; n++) stages->count += replicas ? replicas[n] : 1;
+    GP_RETURN_IF_FAILED(GP_NEW(&stages->stage, stages->count, err));
+    for (int n = 0, s = 0; n < numbers; n++) {
+        int its = replicas ? replicas[n] : 1;
+        stages->first[n] = s;
+        for (int r = 0; r < its; r++) stages->stage[s++] = (gp_stage){.number = n, .replica = r, .replicas = its};
+    }
+    return GP_OK;
+}
+
 static gp_status place_nodes(gp_stages *stages, const int64_t *layers, gp_error *err) {
     const gp_graph *graph = stages->graph;
     int node = 0, placed = 0;
-    for (int s = 0; s < stages->count; s++) {
-        gp_stage *stage = &stages->stage[s];
-        if (layers[s] < 1 || layers[s] > graph->layer_count - placed)
-            return gp_fail(err, GP_CONFIG, "balance: stage %d of %d gets %" PRId64 " layers, but %d of %d are left", s,
-                           stages->count, layers[s], graph->layer_count - placed, graph->layer_count);
+    for (int n = 0; n < stages->numbers; n++) {
+        gp_stage *stage = &stages->stage[stages->first[n]];
+        if (layers[n] < 1 || layers[n] > graph->layer_count - placed)
+            return gp_fail(err, GP_CONFIG, "balance: stage %d of %d gets %" PRId64 " layers, but %d of %d are left", n,
+                           stages->numbers, layers[n], graph->layer_count - placed, graph->layer_count);
         stage->first_node = node;
-        placed += (int)layers[s];
-        while (node < graph->unit_end[placed - 1]) stages->stage_of_node[node++] = s;
-        stage->node_count = node - stage->first_node;
+        placed += (int)layers[n];
+        int end = n == stages->numbers - 1 ? graph->node_count : graph->unit_end[placed - 1];
+        while (node < end) stages->stage_of_node[node++] = stages->first[n];
+        for (int r = 0; r < stage->replicas; r++) {
+            stage[r].first_node = stage->first_node;
+            stage[r].node_count = node - stage->first_node;
+        }
     }
     if (placed != graph->layer_count)
         return gp_fail(err, GP_CONFIG, "balance: %d layers are given to the stages, but the model has %d", placed,
                        graph->layer_count);
-    for (; node < graph->node_count; node++) {
-        stages->stage_of_node[node] = stages->count - 1;
-        stages->stage[stages->count - 1].node_count++;
+    return GP_OK;
+}
+
+/* The stage takes the value, which the stage of that number makes; negative: the host. */
+static gp_status add_take(gp_stages *stages, int value, int producer, gp_stage *stage, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_indices_add(&stage->takes, value, err));
+    if (value == GP_VALUE_INPUT) stage->loads_input = true;
+    if (value == GP_VALUE_TARGET) stage->loads_target = true;
+    for (int r = 0; producer >= 0 && r < replicas_of(stages, producer); r++) {
+        gp_indices *gives = &stages->stage[stages->first[producer] + r].gives;
+        if (gives->count == 0 || gives->items[gives->count - 1] != value)
+            GP_RETURN_IF_FAILED(gp_indices_add(gives, value, err));
     }
     return GP_OK;
 }
@@ -71,120 +112,187 @@ static gp_status place_nodes(gp_stages *stages, const int64_t *layers, gp_error 
 /* Uses stand in the order of execution, so that equal stages stand together. */
 static gp_status find_takes(gp_stages *stages, int value, gp_error *err) {
     const gp_value *v = &stages->graph->values[value];
-    int producer = v->producer < 0 ? -1 : stages->stage_of_node[v->producer];
+    int producer = v->producer < 0 ? -1 : number_of(stages, v->producer);
     int last = producer;
     for (int u = 0; u < v->use_count; u++) {
-        int user = stages->stage_of_node[v->uses[u].node];
+        int user = number_of(stages, v->uses[u].node);
         if (user == last) continue;
         last = user;
-        gp_stage *stage = &stages->stage[user];
-        GP_RETURN_IF_FAILED(gp_indices_add(&stage->takes, value, err));
-        if (value == GP_VALUE_INPUT) stage->loads_input = true;
-        if (value == GP_VALUE_TARGET) stage->loads_target = true;
-        if (producer < 0) continue;
-        gp_indices *gives = &stages->stage[producer].gives;
-        if (gives->count == 0 || gives->items[gives->count - 1] != value)
-            GP_RETURN_IF_FAILED(gp_indices_add(gives, value, err));
+        for (int r = 0; r < replicas_of(stages, user); r++)
+            GP_RETURN_IF_FAILED(add_take(stages, value, producer, &stages->stage[stages->first[user] + r], err));
     }
     return GP_OK;
 }
 
-static gp_status add_edge(gp_stages *stages, gp_edge edge, int *out, gp_error *err) {
+/* Whether two replicas have a sample of a micro-batch in common, of one size or another. */
+static bool meet(const gp_stages_request *request, const gp_stage *a, const gp_stage *b) {
+    if (a->replicas == b->replicas) return a->replica == b->replica;
+    for (int i = 0; i < request->sample_count; i++) {
+        gp_share of_a = gp_share_of(request->samples[i], a->replicas, a->replica);
+        gp_share of_b = gp_share_of(request->samples[i], b->replicas, b->replica);
+        if (gp_share_common(of_a, of_b).count > 0) return true;
+    }
+    return false;
+}
+
+static gp_status add_edge(gp_stages *stages, gp_edge edge, gp_error *err) {
+    gp_stage *from = &stages->stage[edge.from], *to = &stages->stage[edge.to];
+    bool gradient = edge.kind == GP_EDGE_GRADIENT;
     GP_RETURN_IF_FAILED(GP_GROW(&stages->edges, &stages->edge_capacity, stages->edge_count + 1, err));
     if (stages->graph && !gp_shape_elements(stages->graph->values[edge.value].shape, &edge.elements))
         return gp_fail(err, GP_INTERNAL, "value %d has no size", edge.value);
-    *out = (int)stages->edge_count;
+    int index = (int)stages->edge_count;
     stages->edges[stages->edge_count++] = edge;
-    return GP_OK;
+    GP_RETURN_IF_FAILED(gp_indices_add(gradient ? &to->grad_in : &to->in, index, err));
+    return gp_indices_add(gradient ? &from->grad_out : &from->out, index, err);
 }
 
-static gp_status add_forward_edges(gp_stages *stages, gp_error *err) {
+static gp_status add_forward_edges(gp_stages *stages, const gp_stages_request *request, gp_error *err) {
     for (int s = 0; s < stages->count; s++) {
-        gp_stage *stage = &stages->stage[s];
+        const gp_stage *stage = &stages->stage[s];
         for (size_t i = 0; i < stage->takes.count; i++) {
             int value = stage->takes.items[i];
             int producer = stages->graph->values[value].producer;
             if (producer < 0) continue;
-            int from = stages->stage_of_node[producer];
-            gp_edge edge = {from + 1 == s ? GP_EDGE_ACTIVATION : GP_EDGE_SKIP, value, from, s, 0};
-            int index = -1;
-            GP_RETURN_IF_FAILED(add_edge(stages, edge, &index, err));
-            GP_RETURN_IF_FAILED(gp_indices_add(&stage->in, index, err));
-            GP_RETURN_IF_FAILED(gp_indices_add(&stages->stage[from].out, index, err));
+            int number = number_of(stages, producer);
+            gp_edge_kind kind = number + 1 == stage->number ? GP_EDGE_ACTIVATION : GP_EDGE_SKIP;
+            for (int from = stages->first[number], r = 0; r < replicas_of(stages, number); r++)
+                if (meet(request, &stages->stage[from + r], stage))
+                    GP_RETURN_IF_FAILED(add_edge(stages, (gp_edge){kind, value, from + r, s, 0}, err));
         }
     }
     return GP_OK;
 }
 
-/* The using stage before `stage` in the fold of a value's gradient, or its producer's. */
-static int fold_target(const gp_stages *stages, int value, int stage) {
+/* The using stage before `number` in the fold of a value's gradient, or its producer's. */
+static int fold_target(const gp_stages *stages, int value, int number) {
     const gp_value *v = &stages->graph->values[value];
-    int before = stages->stage_of_node[v->producer];
+    int before = number_of(stages, v->producer);
     for (int u = 0; u < v->use_count; u++) {
-        int user = stages->stage_of_node[v->uses[u].node];
-        if (user >= stage) break;
+        int user = number_of(stages, v->uses[u].node);
+        if (user >= number) break;
         before = user;
     }
     return before;
 }
 
-static gp_status add_gradient_edges(gp_stages *stages, gp_error *err) {
-    for (int s = stages->count - 1; s > 0; s--) {
-        gp_stage *stage = &stages->stage[s];
-        for (size_t i = 0; i < stage->takes.count; i++) {
-            int value = stage->takes.items[i];
+/* Between the replicas of two stages: at either end, edges of one value stand together. */
+static gp_status add_gradient_edges_between(gp_stages *stages, const gp_stages_request *request, int value, int from,
+                                            int to, gp_error *err) {
+    for (int t = stages->first[to], r = 0; r < replicas_of(stages, to); r++, t++)
+        for (int f = stages->first[from], q = 0; q < replicas_of(stages, from); q++, f++)
+            if (meet(request, &stages->stage[f], &stages->stage[t]))
+                GP_RETURN_IF_FAILED(add_edge(stages, (gp_edge){GP_EDGE_GRADIENT, value, f, t, 0}, err));
+    return GP_OK;
+}
+
+static gp_status add_gradient_edges(gp_stages *stages, const gp_stages_request *request, gp_error *err) {
+    for (int n = stages->numbers - 1; n > 0; n--) {
+        const gp_indices *takes = &stages->stage[stages->first[n]].takes;
+        for (size_t i = 0; i < takes->count; i++) {
+            int value = takes->items[i];
             if (!stages->graph->values[value].needs_grad) continue;
-            int to = fold_target(stages, value, s);
-            gp_edge edge = {GP_EDGE_GRADIENT, value, s, to, 0};
-            int index = -1;
-            GP_RETURN_IF_FAILED(add_edge(stages, edge, &index, err));
-            GP_RETURN_IF_FAILED(gp_indices_add(&stage->grad_out, index, err));
-            GP_RETURN_IF_FAILED(gp_indices_add(&stages->stage[to].grad_in, index, err));
+            int to = fold_target(stages, value, n);
+            GP_RETURN_IF_FAILED(add_gradient_edges_between(stages, request, value, n, to, err));
         }
     }
     return GP_OK;
 }
 
-/* In front of the others. */
-static gp_status add_collective(gp_stages *stages, gp_collective_kind kind, gp_part_kind part, gp_error *err) {
-    int root = gp_stages_root(stages);
-    if (stages->count == 1) return GP_OK;
+static gp_status new_collective(gp_stages *stages, gp_collective_kind kind, gp_part_kind part, int root,
+                                gp_collective **out, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_GROW(&stages->collectives, &stages->collective_capacity, stages->collective_count + 1, err));
-    gp_collective *its = stages->collectives;
-    memmove(its + 1, its, stages->collective_count++ * sizeof *its);
-    *its = (gp_collective){.kind = kind, .part = part, .group = &stages->all, .root = root};
-    for (size_t i = 0; i < stages->all.stages.count; i++) {
-        int stage = stages->all.stages.items[i];
-        bool posts = (stage == root) == (kind == GP_COLLECTIVE_BROADCAST);
-        GP_RETURN_IF_FAILED(gp_indices_add(posts ? &its->contributors : &its->collectors, stage, err));
+    *out = &stages->collectives[stages->collective_count++];
+    **out = (gp_collective){.kind = kind, .part = part, .transport = GP_TRANSPORT_THREADS, .root = root};
+    return GP_OK;
+}
+
+/* A gather to the root, or a broadcast from it. `all`: of every replica, else of the first of each stage. */
+static gp_status add_rooted(gp_stages *stages, gp_collective_kind kind, gp_part_kind part, bool all, gp_error *err) {
+    int root = gp_stages_root(stages);
+    gp_collective *its;
+    GP_RETURN_IF_FAILED(new_collective(stages, kind, part, root, &its, err));
+    for (int s = 0; s < stages->count; s++) {
+        bool posts = (s == root) == (kind == GP_COLLECTIVE_BROADCAST);
+        if (!all && stages->stage[s].replica > 0) continue;
+        GP_RETURN_IF_FAILED(gp_indices_add(posts ? &its->contributors : &its->collectors, s, err));
     }
     return GP_OK;
 }
 
-static gp_status add_collectives(gp_stages *stages, gp_error *err) {
-    for (int s = 0; s < stages->count; s++) GP_RETURN_IF_FAILED(gp_indices_add(&stages->all.stages, s, err));
-    return add_collective(stages, GP_COLLECTIVE_BROADCAST, GP_PART_SCALARS, err);
+static gp_status add_losses(gp_stages *stages, gp_error *err) {
+    int root = gp_stages_root(stages);
+    gp_collective *its;
+    if (stages->stage[root].replicas == 1) return GP_OK;
+    GP_RETURN_IF_FAILED(new_collective(stages, GP_COLLECTIVE_GATHER, GP_PART_LOSSES, root, &its, err));
+    for (int s = root + 1; s < stages->count; s++) GP_RETURN_IF_FAILED(gp_indices_add(&its->contributors, s, err));
+    return gp_indices_add(&its->collectors, root, err);
 }
 
-/* Squares come before scalars, of which the clip is one. */
+static gp_status add_mutual(gp_stages *stages, gp_collective_kind kind, gp_part_kind part, int number, gp_error *err) {
+    gp_collective *its;
+    GP_RETURN_IF_FAILED(new_collective(stages, kind, part, -1, &its, err));
+    for (int r = 0; r < replicas_of(stages, number); r++) {
+        GP_RETURN_IF_FAILED(gp_indices_add(&its->contributors, stages->first[number] + r, err));
+        GP_RETURN_IF_FAILED(gp_indices_add(&its->collectors, stages->first[number] + r, err));
+    }
+    return GP_OK;
+}
+
+/* What the replicas of each stage exchange; the last stage first, as its backward passes end first. */
+static gp_status add_exchanges(gp_stages *stages, gp_error *err) {
+    for (int n = stages->numbers - 1; n >= 0; n--) {
+        if (replicas_of(stages, n) == 1) continue;
+        GP_RETURN_IF_FAILED(add_mutual(stages, GP_COLLECTIVE_EXCHANGE, GP_PART_STATISTICS, n, err));
+        GP_RETURN_IF_FAILED(add_mutual(stages, GP_COLLECTIVE_SCATTER, GP_PART_GRADIENTS, n, err));
+        GP_RETURN_IF_FAILED(add_mutual(stages, GP_COLLECTIVE_EXCHANGE, GP_PART_GRADIENTS, n, err));
+    }
+    return GP_OK;
+}
+
+static void clear_collectives(gp_stages *stages) {
+    for (size_t c = 0; c < stages->collective_count; c++) {
+        gp_indices_fini(&stages->collectives[c].contributors);
+        gp_indices_fini(&stages->collectives[c].collectors);
+    }
+    stages->collective_count = 0;
+}
+
+/* Scalars say how much to clip, which follows from the squares of gradients that are complete. Without norms they are
+ * known after the last forward pass. */
+static gp_status add_collectives(gp_stages *stages, gp_error *err) {
+    if (stages->count == 1) return GP_OK;
+    GP_RETURN_IF_FAILED(add_losses(stages, err));
+    if (stages->norms) {
+        GP_RETURN_IF_FAILED(add_exchanges(stages, err));
+        if (stages->numbers > 1)
+            GP_RETURN_IF_FAILED(add_rooted(stages, GP_COLLECTIVE_GATHER, GP_PART_SQUARES, false, err));
+        return add_rooted(stages, GP_COLLECTIVE_BROADCAST, GP_PART_SCALARS, true, err);
+    }
+    GP_RETURN_IF_FAILED(add_rooted(stages, GP_COLLECTIVE_BROADCAST, GP_PART_SCALARS, true, err));
+    return add_exchanges(stages, err);
+}
+
 gp_status gp_stages_add_norms(gp_stages *stages, gp_error *err) {
     stages->norms = true;
-    return add_collective(stages, GP_COLLECTIVE_GATHER, GP_PART_SQUARES, err);
+    clear_collectives(stages);
+    return add_collectives(stages, err);
 }
 
-gp_status gp_stages_create(const gp_graph *graph, const int64_t *layers, int count, gp_stages **out, gp_error *err) {
+static gp_status fill(gp_stages *stages, const gp_stages_request *request, gp_error *err) {
+    stages->graph = request->graph;
+    GP_RETURN_IF_FAILED(GP_NEW(&stages->stage_of_node, request->graph->node_count, err));
+    GP_RETURN_IF_FAILED(place_nodes(stages, request->layers, err));
+    for (int v = 0; v < request->graph->value_count; v++) GP_RETURN_IF_FAILED(find_takes(stages, v, err));
+    GP_RETURN_IF_FAILED(add_forward_edges(stages, request, err));
+    GP_RETURN_IF_FAILED(add_gradient_edges(stages, request, err));
+    return add_collectives(stages, err);
+}
+
+gp_status gp_stages_create(const gp_stages_request *request, gp_stages **out, gp_error *err) {
     gp_stages *stages = NULL;
-    gp_status status = GP_NEW(&stages, 1, err);
-    if (status != GP_OK) return status;
-    stages->graph = graph;
-    stages->count = count;
-    status = GP_NEW(&stages->stage, count, err);
-    if (status == GP_OK) status = GP_NEW(&stages->stage_of_node, graph->node_count, err);
-    if (status == GP_OK) status = place_nodes(stages, layers, err);
-    for (int v = 0; v < graph->value_count && status == GP_OK; v++) status = find_takes(stages, v, err);
-    if (status == GP_OK) status = add_forward_edges(stages, err);
-    if (status == GP_OK) status = add_gradient_edges(stages, err);
-    if (status == GP_OK) status = add_collectives(stages, err);
+    gp_status status = create(request->numbers, request->replicas, &stages, err);
+    if (status == GP_OK) status = fill(stages, request, err);
     if (status != GP_OK) {
         gp_stages_destroy(&stages);
         return status;
@@ -193,36 +301,25 @@ gp_status gp_stages_create(const gp_graph *graph, const int64_t *layers, int cou
     return GP_OK;
 }
 
-static gp_status add_chain_edges(gp_stages *stages, gp_error *err) {
-    int index = -1;
-    for (int s = 1; s < stages->count; s++) {
-        gp_edge edge = {GP_EDGE_ACTIVATION, s - 1, s - 1, s, 0};
-        GP_RETURN_IF_FAILED(add_edge(stages, edge, &index, err));
-        GP_RETURN_IF_FAILED(gp_indices_add(&stages->stage[s].in, index, err));
-        GP_RETURN_IF_FAILED(gp_indices_add(&stages->stage[s - 1].out, index, err));
-    }
-    for (int s = stages->count - 1; s > 0; s--) {
-        gp_edge edge = {GP_EDGE_GRADIENT, s - 1, s, s - 1, 0};
-        GP_RETURN_IF_FAILED(add_edge(stages, edge, &index, err));
-        GP_RETURN_IF_FAILED(gp_indices_add(&stages->stage[s].grad_out, index, err));
-        GP_RETURN_IF_FAILED(gp_indices_add(&stages->stage[s - 1].grad_in, index, err));
-    }
-    return GP_OK;
+static gp_status fill_chain(gp_stages *stages, gp_error *err) {
+    int last = stages->count - 1;
+    for (int s = 1; s <= last; s++)
+        GP_RETURN_IF_FAILED(add_edge(stages, (gp_edge){GP_EDGE_ACTIVATION, s - 1, s - 1, s, 0}, err));
+    for (int s = last; s > 0; s--)
+        GP_RETURN_IF_FAILED(add_edge(stages, (gp_edge){GP_EDGE_GRADIENT, s - 1, s, s - 1, 0}, err));
+    stages->stage[0].loads_input = true;
+    stages->stage[last].loads_target = true;
+    return add_collectives(stages, err);
 }
 
 gp_status gp_stages_create_chain(int count, gp_stages **out, gp_error *err) {
     gp_stages *stages = NULL;
-    GP_RETURN_IF_FAILED(GP_NEW(&stages, 1, err));
-    stages->count = count;
-    gp_status status = GP_NEW(&stages->stage, count, err);
-    if (status == GP_OK) status = add_chain_edges(stages, err);
-    if (status == GP_OK) status = add_collectives(stages, err);
+    gp_status status = create(count, NULL, &stages, err);
+    if (status == GP_OK) status = fill_chain(stages, err);
     if (status != GP_OK) {
         gp_stages_destroy(&stages);
         return status;
     }
-    stages->stage[0].loads_input = true;
-    stages->stage[count - 1].loads_target = true;
     *out = stages;
     return GP_OK;
 }
@@ -236,12 +333,9 @@ void gp_stages_destroy(gp_stages **stages) {
                                &stage->out,   &stage->grad_in, &stage->grad_out};
         for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) gp_indices_fini(lists[i]);
     }
-    for (size_t c = 0; c < it->collective_count; c++) {
-        gp_indices_fini(&it->collectives[c].contributors);
-        gp_indices_fini(&it->collectives[c].collectors);
-    }
-    gp_indices_fini(&it->all.stages);
+    clear_collectives(it);
     free(it->stage);
+    free(it->first);
     free(it->stage_of_node);
     free(it->edges);
     free(it->collectives);

@@ -6,14 +6,22 @@
  * to first, and passes it on; the first using stage sends it to the producer. Input and target are loaded where they
  * are used.
  *
- * A collective carries a few numbers of each mini-batch that trains. Contributors post their parts, collectors copy
- * them: a gather has one collector, its root, a broadcast has one contributor. An all-reduce is a gather, a fold on the
- * root in the order of the graph (the routines `clip` and `total`), and a broadcast. No part is added to another one
- * before all are there, so that a sum depends neither on the cut, nor on the transport, nor on who comes first. One
- * member folds, so that the others need no memory for the parts of all.
+ * A stage may have replicas: each has the stage's layers and its own share of every micro-batch (base/share.h).
+ * Here and below, every replica is a stage of its own: it has its own worker, program, memory and edges. Replicas of
+ * one stage have the same `number`. Each receives what it needs from the replicas that have its samples; so an edge
+ * carries the samples that both ends have in common.
  *
- * The loss stands on the last stage, so its total needs no gather. Losses on several stages would each contribute to
- * one. A parameter with uses on several stages would contribute one part for each use, in order of use.
+ * A collective carries what a mini-batch has found. Contributors post their parts, collectors copy them. A gather has
+ * one collector, its root; a broadcast has one contributor, its root. In the others each member contributes and
+ * collects: of a scatter it collects its own shard of each other's part, of an exchange each other's part.
+ *
+ * An all-reduce of a few numbers is a gather, a fold on the root in the order of the graph (the routines `clip` and
+ * `total`), and a broadcast. One of gradients is a scatter, a fold of each shard in the order of the replicas (the
+ * routine `reduce`), and an exchange of the shards. No part is added to another one before all are there, so that a sum
+ * depends neither on the cut, nor on the transport, nor on who comes first.
+ *
+ * The loss stands on the last stage. A parameter with uses on several stages would contribute one part for each use, in
+ * order of use.
  *
  * Built from a graph (borrowed) and layers per stage, or without one as a chain; then read-only, any thread.
  */
@@ -48,27 +56,34 @@ typedef struct gp_indices {
 /* How parts go from one member to another: members are threads of this process, and read one another's memory. */
 typedef enum gp_transport { GP_TRANSPORT_THREADS } gp_transport;
 
-/* Stages that take part in collectives. */
-typedef struct gp_group {
-    gp_indices stages; /* in the order of the graph */
-    gp_transport transport;
-} gp_group;
+typedef enum gp_collective_kind {
+    GP_COLLECTIVE_GATHER,
+    GP_COLLECTIVE_BROADCAST,
+    GP_COLLECTIVE_SCATTER,
+    GP_COLLECTIVE_EXCHANGE,
+} gp_collective_kind;
 
-typedef enum gp_collective_kind { GP_COLLECTIVE_GATHER, GP_COLLECTIVE_BROADCAST } gp_collective_kind;
+/* What a collective carries. */
+typedef enum gp_part_kind {
+    GP_PART_SQUARES,    /* of gradients */
+    GP_PART_SCALARS,    /* the loss, whether it is finite, and how much to clip */
+    GP_PART_LOSSES,     /* of each micro-batch: of the last stage's replicas, to the first of them */
+    GP_PART_STATISTICS, /* of each micro-batch: batch norm's */
+    GP_PART_GRADIENTS,
+} gp_part_kind;
 
-/* What a collective carries: squares of gradients; or the loss, whether it is finite, and how much to clip. */
-typedef enum gp_part_kind { GP_PART_SQUARES, GP_PART_SCALARS } gp_part_kind;
-
-/* A member posts or collects, and does so once in a mini-batch. */
+/* A member posts once in a mini-batch if it contributes, and collects once if it collects. */
 typedef struct gp_collective {
     gp_collective_kind kind;
     gp_part_kind part;
-    const gp_group *group;
-    int root; /* stage: of a gather the only collector, of a broadcast the only contributor */
-    gp_indices contributors, collectors; /* stages, in the order of the group */
+    gp_transport transport;
+    int root;                            /* stage; −1: none */
+    gp_indices contributors, collectors; /* stages, ascending */
 } gp_collective;
 
 typedef struct gp_stage {
+    int number;                 /* of the stage that it is a replica of, in the order of the layers */
+    int replica, replicas;      /* which one, and how many that stage has */
     int first_node, node_count; /* of the graph; the last stage has the loss too */
     bool loads_input, loads_target;
     gp_indices takes;   /* values used here and made elsewhere, input and target included; ascending */
@@ -79,33 +94,46 @@ typedef struct gp_stage {
 
 typedef struct gp_stages {
     const gp_graph *graph; /* NULL: a chain without one */
-    int count;
-    gp_stage *stage;
-    int *stage_of_node; /* NULL likewise */
-    bool norms;         /* training finds the norm of the gradients */
-    gp_edge *edges;     /* activations and skips by (to, value); then gradients */
+    int count;             /* each replica counts */
+    gp_stage *stage;       /* by number, then replica */
+    int numbers;           /* each stage counts once, however many replicas it has */
+    int *first;            /* [number] its first replica */
+    int *stage_of_node;    /* the first replica of the node's stage; NULL: there is no graph */
+    bool norms;            /* training finds the norm of the gradients */
+    gp_edge *edges;        /* activations and skips by (to, value); then gradients */
     size_t edge_count, edge_capacity;
-    gp_group all;
     gp_collective *collectives; /* in the order in which each worker takes part in them; a single stage has none */
     size_t collective_count, collective_capacity;
 } gp_stages;
 
-/* layers[i] ≥ 1 layers on stage i; their sum is the graph's layer_count (GP_CONFIG without a place where not). */
-GP_MUST_USE gp_status gp_stages_create(const gp_graph *graph, const int64_t *layers, int count, gp_stages **out,
-                                       gp_error *err);
-/* A chain without a graph, for programs that are only played: from each stage one activation to the next and one
- * gradient back, and the broadcast of the scalars. */
+typedef struct gp_stages_request {
+    const gp_graph *graph;
+    const int64_t *layers; /* [numbers] ≥ 1; their sum is the graph's layer_count */
+    const int *replicas;   /* [numbers] ≥ 1; NULL: 1 of each */
+    int numbers;
+    const int64_t *samples; /* sizes of micro-batches: of one of them, both ends of an edge must have a sample */
+    int sample_count;
+} gp_stages_request;
+
+/* GP_CONFIG without a place where the layers are not those of the graph. */
+GP_MUST_USE gp_status gp_stages_create(const gp_stages_request *request, gp_stages **out, gp_error *err);
+/* A chain without a graph and replicas, for programs that are only played: from each stage one activation to the next
+ * and one gradient back, and the broadcast of the scalars. */
 GP_MUST_USE gp_status gp_stages_create_chain(int count, gp_stages **out, gp_error *err);
-/* Has training find the norm of all gradients together, before any program is made: adds the gather of the squares. */
+/* Has training find the norm of all gradients together, before any program is made: with a gather of the squares. */
 GP_MUST_USE gp_status gp_stages_add_norms(gp_stages *stages, gp_error *err);
 void gp_stages_destroy(gp_stages **stages);
 const char *gp_edge_kind_name(gp_edge_kind kind);
 const char *gp_collective_kind_name(gp_collective_kind kind);
 const char *gp_part_kind_name(gp_part_kind part);
 const char *gp_transport_name(gp_transport transport);
-/* The stage of the loss: root of the collectives. */
+/* The first replica of the stage of the loss: root of the gathers and broadcasts. */
 static inline int gp_stages_root(const gp_stages *stages) {
-    return stages->count - 1;
+    return stages->first[stages->numbers - 1];
+}
+/* Whether a collective's member contributes, and collects too. */
+static inline bool gp_collective_is_mutual(const gp_collective *collective) {
+    return collective->root < 0;
 }
 
 GP_MUST_USE gp_status gp_indices_add(gp_indices *indices, int item, gp_error *err);

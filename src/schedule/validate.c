@@ -24,7 +24,7 @@ typedef struct holder {
     int micro; /* −1: the slot is free */
 } holder;
 
-enum { SENT = 1, RECEIVED = 2 };
+enum { SENT = 1, RECEIVED = 2, POSTED = 1, COLLECTED = 2 };
 
 typedef struct checker {
     const gp_stages *stages;
@@ -35,9 +35,9 @@ typedef struct checker {
     piece *pieces;              /* [micro], of the current stage */
     holder *holders[GP_FRAMES]; /* [slot] */
     const gp_stage *stage;      /* the current one, with what it has done so far */
-    int s, forwards, backwards, weights, norms, clips, steps;
-    bool *joined; /* [collective·stages + stage] it has posted its part, or collected */
-    int worker;   /* of the current instruction */
+    int s, forwards, backwards, weights, norms, clips, totals, reduces, steps;
+    uint8_t *joined; /* [collective·stages + stage]: POSTED, COLLECTED */
+    int worker;      /* of the current instruction */
     size_t pc;
     const gp_instr *instr;
 } checker;
@@ -73,11 +73,11 @@ static gp_status check_sizes(const checker *c, gp_error *err) {
         return gp_fail(err, GP_PROGRAM, "programs for %d workers, but %d stages: each worker needs at least one",
                        programs->workers, programs->stages);
     for (int s = 0; s < programs->stages; s++)
-        if (gp_programs_worker(programs, s, 0) < 0 || gp_programs_worker(programs, s, 0) >= programs->workers)
+        if (gp_programs_worker(programs, s) < 0 || gp_programs_worker(programs, s) >= programs->workers)
             return gp_fail(err, GP_PROGRAM, "stage %d is on worker %d: there are %d workers, counted from 0", s,
-                           gp_programs_worker(programs, s, 0), programs->workers);
+                           gp_programs_worker(programs, s), programs->workers);
     for (int w = 0, s; w < programs->workers; w++) {
-        for (s = 0; s < programs->stages && gp_programs_worker(programs, s, 0) != w; s++) {}
+        for (s = 0; s < programs->stages && gp_programs_worker(programs, s) != w; s++) {}
         if (s == programs->stages)
             return gp_fail(err, GP_PROGRAM, "worker %d has no stage: each worker needs at least one", w);
     }
@@ -130,12 +130,16 @@ static gp_status check_edge(const checker *c, gp_error *err) {
 static gp_status check_collective(const checker *c, gp_error *err) {
     const gp_instr *instr = c->instr;
     bool posts = instr->op == GP_INSTR_POST;
-    if (!c->programs->training) return refuse(c, err, "is not allowed in a forward-only program");
     if (instr->collective >= c->stages->collective_count)
         return refuse(c, err, "collective %u does not exist: there are %zu collectives, counted from 0",
                       instr->collective, c->stages->collective_count);
     const gp_collective *its = &c->stages->collectives[instr->collective];
+    if (!c->programs->training && its->part != GP_PART_LOSSES)
+        return refuse(c, err, "is not allowed in a forward-only program");
     if (gp_indices_find(posts ? &its->contributors : &its->collectors, instr->stage) >= 0) return GP_OK;
+    if (gp_indices_find(posts ? &its->collectors : &its->contributors, instr->stage) < 0)
+        return refuse(c, err, "stage %u takes no part in collective %u, a %s of %s", instr->stage, instr->collective,
+                      gp_collective_kind_name(its->kind), gp_part_kind_name(its->part));
     return refuse(c, err, "stage %u %s in collective %u, a %s of %s with root %d", instr->stage,
                   posts ? "collects" : "posts", instr->collective, gp_collective_kind_name(its->kind),
                   gp_part_kind_name(its->part), its->root);
@@ -150,9 +154,8 @@ static gp_status check_fields(const checker *c, gp_error *err) {
     if (instr->stage >= c->stages->count)
         return refuse(c, err, "stage %u does not exist: there are %d stages, counted from 0", instr->stage,
                       c->stages->count);
-    if (gp_programs_worker(c->programs, instr->stage, 0) != c->worker)
-        return refuse(c, err, "stage %u is on worker %d", instr->stage,
-                      gp_programs_worker(c->programs, instr->stage, 0));
+    if (gp_programs_worker(c->programs, instr->stage) != c->worker)
+        return refuse(c, err, "stage %u is on worker %d", instr->stage, gp_programs_worker(c->programs, instr->stage));
     if (instr->micro >= c->programs->pieces)
         return refuse(c, err, "micro-batch %u does not exist: there are %d micro-batches, counted from 0", instr->micro,
                       c->programs->pieces);
@@ -171,6 +174,15 @@ static gp_status check_fields(const checker *c, gp_error *err) {
     case GP_INSTR_CLIP:
         if (!c->programs->training) return refuse(c, err, "is not allowed in a forward-only program");
         if (!c->stages->norms) return refuse(c, err, "is not allowed: this run computes no norms of gradients");
+        return GP_OK;
+    case GP_INSTR_TOTAL:
+        if (c->stages->stage[instr->stage].replicas == 1)
+            return refuse(c, err, "is not allowed: the stage has no replicas");
+        return GP_OK;
+    case GP_INSTR_REDUCE:
+        if (!c->programs->training) return refuse(c, err, "is not allowed in a forward-only program");
+        if (c->stages->stage[instr->stage].replicas == 1)
+            return refuse(c, err, "is not allowed: the stage has no replicas");
         return GP_OK;
     case GP_INSTR_RECOMPUTE:
     case GP_INSTR_BACKWARD:
@@ -306,30 +318,85 @@ static gp_status check_load(checker *c, piece *p, gp_error *err) {
     return hold(c, GP_FRAME_STASH, c->instr->slot, err);
 }
 
-static bool *joined_by(const checker *c, uint32_t collective, int stage) {
+static uint8_t *joined_by(const checker *c, uint32_t collective, int stage) {
     return &c->joined[(size_t)collective * (size_t)c->stages->count + (size_t)stage];
 }
 
+static uint8_t joins_as(const gp_instr *instr) {
+    return instr->op == GP_INSTR_POST ? POSTED : COLLECTED;
+}
+
 static gp_status join(checker *c, gp_error *err) {
-    bool *joined = joined_by(c, c->instr->collective, c->s);
-    if (*joined) return refuse(c, err, "a second %s of the stage", c->instr->op == GP_INSTR_POST ? "post" : "collect");
-    *joined = true;
+    uint8_t *joined = joined_by(c, c->instr->collective, c->s), joins = joins_as(c->instr);
+    if (*joined & joins) return refuse(c, err, "a second %s of the stage", joins == POSTED ? "post" : "collect");
+    *joined = (uint8_t)(*joined | joins);
     return GP_OK;
+}
+
+/* Whether the stage has collected in all collectives of that kind and part in which it collects. */
+static bool has_collected(const checker *c, gp_collective_kind kind, gp_part_kind part) {
+    for (uint32_t i = 0; i < c->stages->collective_count; i++) {
+        const gp_collective *its = &c->stages->collectives[i];
+        if (its->kind == kind && its->part == part && gp_indices_find(&its->collectors, c->s) >= 0 &&
+            !(*joined_by(c, i, c->s) & COLLECTED))
+            return false;
+    }
+    return true;
 }
 
 /* Scalars say what the last forward found, and with norms, the clip. */
 static gp_status check_post(checker *c, gp_error *err) {
-    bool scalars = c->stages->collectives[c->instr->collective].part == GP_PART_SCALARS;
-    if (scalars && c->forwards < c->programs->pieces) return refuse(c, err, "comes before the stage's last forward");
-    if (scalars && c->stages->norms && c->clips == 0) return refuse(c, err, "comes before the clip");
-    if (!scalars && c->norms == 0) return refuse(c, err, "comes before the norm of the stage");
+    const gp_collective *its = &c->stages->collectives[c->instr->collective];
+    bool forwards = c->forwards == c->programs->pieces, backwards = c->weights == c->programs->pieces;
+    switch (its->part) {
+    case GP_PART_SCALARS:
+        if (!forwards) return refuse(c, err, "comes before the stage's last forward");
+        if (c->stage->replicas > 1 && c->totals == 0) return refuse(c, err, "comes before the total");
+        if (c->stages->norms && c->clips == 0) return refuse(c, err, "comes before the clip");
+        break;
+    case GP_PART_SQUARES:
+        if (c->norms == 0) return refuse(c, err, "comes before the norm of the stage");
+        break;
+    case GP_PART_LOSSES:
+    case GP_PART_STATISTICS:
+        if (!forwards) return refuse(c, err, "comes before the stage's last forward");
+        break;
+    case GP_PART_GRADIENTS:
+        if (!backwards) return refuse(c, err, "comes before the stage's last backward");
+        if (its->kind == GP_COLLECTIVE_EXCHANGE && c->reduces == 0) return refuse(c, err, "comes before the reduce");
+        break;
+    }
     return join(c, err);
+}
+
+/* A mutual collective's member has posted before it waits for the others. */
+static gp_status check_collect(checker *c, gp_error *err) {
+    const gp_collective *its = &c->stages->collectives[c->instr->collective];
+    if (gp_collective_is_mutual(its) && !(*joined_by(c, c->instr->collective, c->s) & POSTED))
+        return refuse(c, err, "comes before the stage's own post");
+    return join(c, err);
+}
+
+static gp_status check_total(checker *c, gp_error *err) {
+    if (c->s != gp_stages_root(c->stages))
+        return refuse(c, err, "only stage %d may have a total", gp_stages_root(c->stages));
+    if (c->totals++ > 0) return refuse(c, err, "a second total");
+    if (c->forwards < c->programs->pieces) return refuse(c, err, "comes before the stage's last forward");
+    if (has_collected(c, GP_COLLECTIVE_GATHER, GP_PART_LOSSES)) return GP_OK;
+    return refuse(c, err, "must come after the collect of the losses of the other replicas");
+}
+
+static gp_status check_reduce(checker *c, gp_error *err) {
+    if (c->reduces++ > 0) return refuse(c, err, "a second reduce of the stage");
+    if (has_collected(c, GP_COLLECTIVE_SCATTER, GP_PART_GRADIENTS)) return GP_OK;
+    return refuse(c, err, "must come after the collect of the gradients of the other replicas");
 }
 
 static gp_status check_norm(checker *c, gp_error *err) {
     if (c->norms++ > 0) return refuse(c, err, "a second norm of the stage");
     if (c->weights < c->programs->pieces) return refuse(c, err, "comes before the stage's last backward");
-    return GP_OK;
+    if (has_collected(c, GP_COLLECTIVE_EXCHANGE, GP_PART_GRADIENTS)) return GP_OK;
+    return refuse(c, err, "must come after the collect of the gradients of the other replicas");
 }
 
 static gp_status check_clip(checker *c, gp_error *err) {
@@ -338,7 +405,7 @@ static gp_status check_clip(checker *c, gp_error *err) {
     if (c->clips++ > 0) return refuse(c, err, "a second clip");
     if (c->norms == 0) return refuse(c, err, "comes before the stage's own norm");
     for (uint32_t i = 0; i < c->stages->collective_count; i++)
-        if (c->stages->collectives[i].part == GP_PART_SQUARES && !*joined_by(c, i, c->s))
+        if (c->stages->collectives[i].part == GP_PART_SQUARES && !(*joined_by(c, i, c->s) & COLLECTED))
             return refuse(c, err, "must come after the collect of the squares of all other stages, collective %u", i);
     return GP_OK;
 }
@@ -459,9 +526,11 @@ static gp_status check_stage_instr(checker *c, gp_error *err) {
     case GP_INSTR_SEND: return check_send(c, p, err);
     case GP_INSTR_RECV: return check_recv(c, p, err);
     case GP_INSTR_POST: return check_post(c, err);
-    case GP_INSTR_COLLECT: return join(c, err);
+    case GP_INSTR_COLLECT: return check_collect(c, err);
     case GP_INSTR_NORM: return check_norm(c, err);
     case GP_INSTR_CLIP: return check_clip(c, err);
+    case GP_INSTR_TOTAL: return check_total(c, err);
+    case GP_INSTR_REDUCE: return check_reduce(c, err);
     case GP_INSTR_STEP:
         if (c->steps++ > 0) return refuse(c, err, "a second step of the stage");
         return GP_OK;
@@ -474,13 +543,13 @@ static gp_status check_stage(checker *c, int s, gp_error *err) {
     bool training = c->programs->training;
     c->s = s;
     c->stage = &c->stages->stage[s];
-    c->forwards = c->backwards = c->weights = c->norms = c->clips = c->steps = 0;
+    c->forwards = c->backwards = c->weights = c->norms = c->clips = c->totals = c->reduces = c->steps = 0;
     if (c->first[s + 1] - c->first[s] < (size_t)pieces)
         return gp_fail(err, GP_PROGRAM, "stage %d has %zu instructions, too few for %d micro-batches", s,
                        c->first[s + 1] - c->first[s], pieces);
     memset(c->pieces, 0, (size_t)pieces * sizeof *c->pieces);
     for (size_t i = c->first[s]; i < c->first[s + 1]; i++) {
-        look_at(c, gp_programs_worker(c->programs, s, 0), c->pcs[i]);
+        look_at(c, gp_programs_worker(c->programs, s), c->pcs[i]);
         GP_RETURN_IF_FAILED(check_stage_instr(c, err));
         release(c);
     }
@@ -491,8 +560,12 @@ static gp_status check_stage(checker *c, int s, gp_error *err) {
         if (training && !c->pieces[m].weight)
             return gp_fail(err, GP_PROGRAM, "stage %d: micro-batch %d has no backward for weights", s, m);
     }
-    if (training && c->stages->norms && c->norms == 0)
+    if (training && c->stages->norms && c->stage->replica == 0 && c->norms == 0)
         return gp_fail(err, GP_PROGRAM, "stage %d has no norm, which this run needs", s);
+    if (s == gp_stages_root(c->stages) && c->stage->replicas > 1 && c->totals == 0)
+        return gp_fail(err, GP_PROGRAM, "stage %d has no total", s);
+    if (training && c->stage->replicas > 1 && c->reduces == 0)
+        return gp_fail(err, GP_PROGRAM, "stage %d has no reduce", s);
     if (training && c->stages->norms && s == gp_stages_root(c->stages) && c->clips == 0)
         return gp_fail(err, GP_PROGRAM, "stage %d has no clip", s);
     if (training && c->steps == 0) return gp_fail(err, GP_PROGRAM, "stage %d has no step", s);
@@ -514,16 +587,23 @@ static gp_status check_copies(const checker *c, gp_error *err) {
     return GP_OK;
 }
 
+static gp_status check_members(const checker *c, uint32_t collective, uint8_t joins, gp_error *err) {
+    const gp_collective *its = &c->stages->collectives[collective];
+    const gp_indices *members = joins == POSTED ? &its->contributors : &its->collectors;
+    for (size_t m = 0; m < members->count; m++) {
+        if (*joined_by(c, collective, members->items[m]) & joins) continue;
+        return gp_fail(err, GP_PROGRAM, "collective %u (%s of %s): stage %d has no %s", collective,
+                       gp_collective_kind_name(its->kind), gp_part_kind_name(its->part), members->items[m],
+                       joins == POSTED ? "post" : "collect");
+    }
+    return GP_OK;
+}
+
 static gp_status check_collectives(const checker *c, gp_error *err) {
-    for (uint32_t i = 0; i < c->stages->collective_count && c->programs->training; i++) {
-        const gp_collective *its = &c->stages->collectives[i];
-        for (size_t m = 0; m < its->group->stages.count; m++) {
-            int stage = its->group->stages.items[m];
-            if (*joined_by(c, i, stage)) continue;
-            return gp_fail(err, GP_PROGRAM, "collective %u (%s of %s): stage %d has no %s", i,
-                           gp_collective_kind_name(its->kind), gp_part_kind_name(its->part), stage,
-                           gp_indices_find(&its->contributors, stage) >= 0 ? "post" : "collect");
-        }
+    for (uint32_t i = 0; i < c->stages->collective_count; i++) {
+        if (!c->programs->training && c->stages->collectives[i].part != GP_PART_LOSSES) continue;
+        GP_RETURN_IF_FAILED(check_members(c, i, POSTED, err));
+        GP_RETURN_IF_FAILED(check_members(c, i, COLLECTED, err));
     }
     return GP_OK;
 }
@@ -567,7 +647,8 @@ static gp_status check_ends(checker *c, gp_error *err) {
         for (int w = 0; w < c->programs->workers; w++)
             for (size_t pc = 0; pc < c->programs->worker[w].count; pc++) {
                 look_at(c, w, pc);
-                if (gp_instr_has_collective(c->instr)) *joined_by(c, c->instr->collective, c->instr->stage) = true;
+                if (gp_instr_has_collective(c->instr))
+                    *joined_by(c, c->instr->collective, c->instr->stage) |= joins_as(c->instr);
                 if (c->instr->op != GP_INSTR_SEND && c->instr->op != GP_INSTR_RECV) continue;
                 bool send = c->instr->op == GP_INSTR_SEND;
                 uint8_t *copied = &c->copied[c->instr->edge * pieces + c->instr->micro];

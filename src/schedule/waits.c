@@ -11,32 +11,36 @@ bool gp_instr_event(const gp_instr *instr, gp_wait *out) {
     switch (instr->op) {
     case GP_INSTR_SEND: *out = (gp_wait){instr->edge, instr->micro, GP_WAIT_SENT}; return true;
     case GP_INSTR_RECV: *out = (gp_wait){instr->edge, instr->micro, GP_WAIT_PULLED}; return true;
-    case GP_INSTR_POST:
-    case GP_INSTR_COLLECT: *out = (gp_wait){instr->collective, instr->stage, GP_WAIT_JOINED}; return true;
+    case GP_INSTR_POST: *out = (gp_wait){instr->collective, instr->stage, GP_WAIT_POSTED}; return true;
+    case GP_INSTR_COLLECT: *out = (gp_wait){instr->collective, instr->stage, GP_WAIT_COLLECTED}; return true;
     default: return false;
     }
 }
 
 int gp_event_stage(const gp_stages *stages, const gp_wait *event) {
-    if (event->kind == GP_WAIT_JOINED) return event->micro;
+    if (gp_wait_is_joint(event)) return event->micro;
     const gp_edge *edge = &stages->edges[event->edge];
     return event->kind == GP_WAIT_SENT ? edge->from : edge->to;
 }
 
 size_t gp_event_number(const gp_stages *stages, int pieces, const gp_wait *event) {
     size_t copies = stages->edge_count * (size_t)pieces;
-    if (event->kind == GP_WAIT_JOINED) return 2 * copies + (size_t)event->edge * (size_t)stages->count + event->micro;
+    if (gp_wait_is_joint(event)) {
+        size_t of_collective = 2 * (size_t)event->edge + (event->kind == GP_WAIT_COLLECTED);
+        return 2 * copies + of_collective * (size_t)stages->count + event->micro;
+    }
     return event->kind * copies + (size_t)event->edge * (size_t)pieces + event->micro;
 }
 
 size_t gp_event_count(const gp_stages *stages, int pieces) {
-    const gp_wait behind_all = {(uint32_t)stages->collective_count, 0, GP_WAIT_JOINED};
+    const gp_wait behind_all = {(uint32_t)stages->collective_count, 0, GP_WAIT_POSTED};
     return gp_event_number(stages, pieces, &behind_all);
 }
 
 const char *gp_event_text(char buffer[GP_EVENT_TEXT], const gp_wait *event) {
-    if (event->kind == GP_WAIT_JOINED)
-        snprintf(buffer, GP_EVENT_TEXT, "stage %u takes part in collective %u", event->micro, event->edge);
+    if (gp_wait_is_joint(event))
+        snprintf(buffer, GP_EVENT_TEXT, "stage %u %s collective %u", event->micro,
+                 event->kind == GP_WAIT_POSTED ? "posts in" : "collects in", event->edge);
     else
         snprintf(buffer, GP_EVENT_TEXT, "micro-batch %u is %s on edge %u", event->micro,
                  event->kind == GP_WAIT_SENT ? "sent" : "received", event->edge);
@@ -128,10 +132,13 @@ static void close_tables(life_table tables[GP_FRAMES]) {
     }
 }
 
-static gp_status wait_for_members(const gp_indices *members, uint32_t collective, gp_worker_waits *waits,
-                                  gp_error *err) {
-    for (size_t i = 0; i < members->count; i++)
-        GP_RETURN_IF_FAILED(add_wait(waits, (gp_wait){collective, (uint16_t)members->items[i], GP_WAIT_JOINED}, err));
+/* For all but the stage itself. */
+static gp_status wait_for_members(const gp_indices *members, uint32_t collective, gp_wait_kind kind, int stage,
+                                  gp_worker_waits *waits, gp_error *err) {
+    for (size_t i = 0; i < members->count; i++) {
+        const gp_wait wait = {collective, (uint16_t)members->items[i], (uint16_t)kind};
+        if (wait.micro != stage) GP_RETURN_IF_FAILED(add_wait(waits, wait, err));
+    }
     return GP_OK;
 }
 
@@ -145,8 +152,8 @@ static gp_status derive_worker(const gp_stages *stages, const gp_program *progra
         if (instr->op == GP_INSTR_RECV)
             GP_RETURN_IF_FAILED(add_wait(waits, (gp_wait){instr->edge, instr->micro, GP_WAIT_SENT}, err));
         if (instr->op == GP_INSTR_COLLECT)
-            GP_RETURN_IF_FAILED(
-                wait_for_members(&stages->collectives[instr->collective].contributors, instr->collective, waits, err));
+            GP_RETURN_IF_FAILED(wait_for_members(&stages->collectives[instr->collective].contributors,
+                                                 instr->collective, GP_WAIT_POSTED, instr->stage, waits, err));
         if (tables) GP_RETURN_IF_FAILED(follow_slots(stages, instr, tables, true, waits, err));
         waits->first[pc + 1] = (uint32_t)waits->count;
     }
@@ -163,15 +170,22 @@ static void end_lives(life_table tables[GP_FRAMES]) {
 
 /* Whether the instruction is the first that writes what such a part is made of. */
 static bool begins_part(const gp_instr *instr, gp_part_kind part) {
-    if (part == GP_PART_SQUARES) return instr->op == GP_INSTR_NORM;
-    return instr->op == GP_INSTR_FORWARD && instr->flags & GP_INSTR_LAST;
+    switch (part) {
+    case GP_PART_SQUARES: return instr->op == GP_INSTR_NORM;
+    case GP_PART_SCALARS: return instr->op == GP_INSTR_FORWARD && instr->flags & GP_INSTR_LAST;
+    case GP_PART_LOSSES:
+    case GP_PART_STATISTICS: return instr->op == GP_INSTR_FORWARD;
+    case GP_PART_GRADIENTS: return gp_instr_is_backward(instr) && instr->flags & GP_INSTR_FIRST;
+    }
+    return false;
 }
 
 static gp_status follow_parts(const gp_stages *stages, const gp_instr *instr, gp_worker_waits *waits, gp_error *err) {
     for (size_t c = 0; c < stages->collective_count; c++) {
         const gp_collective *its = &stages->collectives[c];
         if (!begins_part(instr, its->part) || gp_indices_find(&its->contributors, instr->stage) < 0) continue;
-        GP_RETURN_IF_FAILED(wait_for_members(&its->collectors, (uint32_t)c, waits, err));
+        GP_RETURN_IF_FAILED(
+            wait_for_members(&its->collectors, (uint32_t)c, GP_WAIT_COLLECTED, instr->stage, waits, err));
     }
     return GP_OK;
 }

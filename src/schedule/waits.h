@@ -19,15 +19,21 @@
 typedef enum gp_wait_kind {
     GP_WAIT_SENT,
     GP_WAIT_PULLED,
-    GP_WAIT_JOINED, /* a member has posted its part of a collective, or has collected: it does one of both */
+    GP_WAIT_POSTED,    /* a member has posted its part of a collective */
+    GP_WAIT_COLLECTED, /* a member has collected */
 } gp_wait_kind;
 
 /* An event that is waited for: what one instruction of a mini-batch makes happen. */
 typedef struct gp_wait {
-    uint32_t edge;  /* JOINED: the collective */
-    uint16_t micro; /* JOINED: the stage of the member */
+    uint32_t edge;  /* POSTED, COLLECTED: the collective */
+    uint16_t micro; /* POSTED, COLLECTED: the stage of the member */
     uint16_t kind;  /* gp_wait_kind */
 } gp_wait;
+
+/* Whether it is about a member of a collective. */
+static inline bool gp_wait_is_joint(const gp_wait *wait) {
+    return wait->kind == GP_WAIT_POSTED || wait->kind == GP_WAIT_COLLECTED;
+}
 
 /* The event that an instruction makes happen. False: none. */
 bool gp_instr_event(const gp_instr *instr, gp_wait *out);
@@ -56,7 +62,7 @@ typedef struct gp_waits {
 GP_MUST_USE gp_status gp_waits_create(const gp_stages *stages, const gp_programs *programs, bool slots, gp_waits **out,
                                       gp_error *err);
 /* What is waited for besides where a mini-batch that trains begins behind another: in that one, PULLED of what is begun
- * first in each slot, and JOINED of those that collect what the instruction writes again. */
+ * first in each slot, and COLLECTED of those that collect what the instruction writes again. */
 GP_MUST_USE gp_status gp_waits_create_behind(const gp_stages *stages, const gp_programs *programs, gp_waits **out,
                                              gp_error *err);
 void gp_waits_destroy(gp_waits **waits);

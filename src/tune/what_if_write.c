@@ -74,7 +74,7 @@ static void write_workers(const gp_programs *programs, FILE *out) {
         fprintf(out, "%s{\"name\": \"device:%d\", \"device\": \"simulated\", \"threads\": 1, \"stages\": [",
                 w ? ", " : "", w);
         for (int s = 0; s < programs->stages; s++) {
-            if (gp_programs_worker(programs, s, 0) != w) continue;
+            if (gp_programs_worker(programs, s) != w) continue;
             fprintf(out, "%s%d", any ? ", " : "", s);
             any = true;
         }

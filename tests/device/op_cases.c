@@ -334,6 +334,13 @@ static void make_norm_commit(maker *m) {
     norm->momentum = m->out->number % 7 == 0 ? 1 : draw_uniform(&m->random, 0.05, 0.5);
     norm->rows_last = 2 + draw_below(&m->random, 30);
     norm->rows_full = norm->rows_last + draw_below(&m->random, 40);
+    if (m->out->number % 4 == 1) { /* of 5 samples and 3 replicas, the last has one; of 4, none */
+        norm->replicas = 3;
+        norm->rows_sample = 1 + draw_below(&m->random, 4);
+        norm->rows_full = 5 * norm->rows_sample;
+        norm->rows_last = 4 * norm->rows_sample;
+        pieces *= 3;
+    }
     put_scalars(m, GP_NORM_COMMIT_SCALARS);
     put_like(m, GP_NORM_COMMIT_STATS, 3, (const int64_t[]){pieces, 3, width}, GP_CASE_STATS);
     put_vector(m, GP_NORM_COMMIT_MEAN, width, GP_CASE_NORMAL);

@@ -65,7 +65,8 @@ static void check_pieces(const gp_device_kind *kind, const double *x, int64_t ro
         find_piece(kind, x, p * rows_full, p == pieces - 1 ? last : rows_full, stats + p * 3 * WIDTH);
     op_bench b;
     op_bench_init(&b, kind, GP_OP_NORM_COMMIT);
-    b.op_case.desc.attributes.norm = (gp_norm_attributes){1e-5, 1, rows_full, last};
+    b.op_case.desc.attributes.norm =
+        (gp_norm_attributes){.eps = 1e-5, .momentum = 1, .rows_full = rows_full, .rows_last = last};
     op_bench_scalars(&b, GP_NORM_COMMIT_SCALARS, (gp_step_scalars){.finite = 1});
     op_bench_set(&b, GP_NORM_COMMIT_STATS, op_plain(GP_F32, 3, pieces, 3, WIDTH, 0), stats);
     op_bench_set(&b, GP_NORM_COMMIT_MEAN, op_plain(GP_F32, 1, WIDTH, 0, 0, 0), (const double[WIDTH]){0});

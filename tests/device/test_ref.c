@@ -853,7 +853,8 @@ static void test_norm_commit(void **state) {
     }
     for (int r = 0; r < REALS; r++) {
         op_bench b = begin(GP_OP_NORM_COMMIT);
-        b.op_case.desc.attributes.norm = (gp_norm_attributes){1e-5, 0.25, FULL, ROWS - (PIECES - 1) * FULL};
+        b.op_case.desc.attributes.norm = (gp_norm_attributes){
+            .eps = 1e-5, .momentum = 0.25, .rows_full = FULL, .rows_last = ROWS - (PIECES - 1) * FULL};
         op_bench_scalars(&b, GP_NORM_COMMIT_SCALARS, (gp_step_scalars){.finite = 0});
         op_bench_set(&b, GP_NORM_COMMIT_STATS, op_slice(reals[r], 2, 3, PIECES, 3, 1, 0), stats);
         op_bench_set(&b, GP_NORM_COMMIT_MEAN, op_plain(reals[r], 1, 1, 0, 0, 0), (const double[]){8});

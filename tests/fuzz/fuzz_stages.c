@@ -27,7 +27,8 @@ const gp_stages *fuzz_stages(int count) {
         gp_error err = {0};
         int64_t layers[FUZZ_MOST_STAGES] = {1, 1, 1, 1};
         layers[count - 1] = graph->layer_count - (count - 1);
-        FUZZ_PROMISE(gp_stages_create(graph, layers, count, &stages[count], &err) == GP_OK);
+        const gp_stages_request request = {.graph = graph, .layers = layers, .numbers = count};
+        FUZZ_PROMISE(gp_stages_create(&request, &stages[count], &err) == GP_OK);
     }
     return stages[count];
 }

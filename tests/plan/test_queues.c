@@ -87,7 +87,8 @@ typedef struct reaches {
 /* Whether the instruction makes the event happen, by another road than schedule/waits.c. */
 static bool makes(const gp_instr *instr, const gp_wait *event) {
     if (instr->op == GP_INSTR_POST || instr->op == GP_INSTR_COLLECT)
-        return event->kind == GP_WAIT_JOINED && instr->collective == event->edge && instr->stage == event->micro;
+        return event->kind == (instr->op == GP_INSTR_POST ? GP_WAIT_POSTED : GP_WAIT_COLLECTED) &&
+               instr->collective == event->edge && instr->stage == event->micro;
     if (instr->op != GP_INSTR_SEND && instr->op != GP_INSTR_RECV) return false;
     return event->kind == (instr->op == GP_INSTR_SEND ? GP_WAIT_SENT : GP_WAIT_PULLED) && instr->edge == event->edge &&
            instr->micro == event->micro;
@@ -129,7 +130,7 @@ static size_t add_parts(const view *v, const node *n, reach *out) {
     const gp_collective *its = &v->plan->stages->collectives[n->instr->collective];
     for (size_t i = 0; i < its->contributors.count; i++) {
         const node *post = find_node(
-            v, n->round, (gp_wait){n->instr->collective, (uint16_t)its->contributors.items[i], GP_WAIT_JOINED});
+            v, n->round, (gp_wait){n->instr->collective, (uint16_t)its->contributors.items[i], GP_WAIT_POSTED});
         gp_move move;
         assert_true(gp_instr_move(v->plan, v->mini, post->instr, 0, &move));
         out[i] = (reach){post->worker, {move.offset, move.bytes, false}};

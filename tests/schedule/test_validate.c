@@ -409,7 +409,7 @@ static void wrong_sizes_are_refused(void **state) {
     gp_error err = {0};
     programs->worker[0].instrs[0].op = GP_INSTR_OPS;
     assert_int_equal(gp_programs_validate(t.stages, programs, &err), GP_PROGRAM);
-    assert_string_equal(err.text, "worker 0, instruction 0 (? s0 m0): operation 14 does not exist");
+    assert_string_equal(err.text, "worker 0, instruction 0 (? s0 m0): operation 16 does not exist");
     programs->worker[0].instrs[0].op = GP_INSTR_LOAD;
     programs->worker[0].instrs[0].flags = 9;
     assert_int_equal(gp_programs_validate(t.stages, programs, &err), GP_PROGRAM);

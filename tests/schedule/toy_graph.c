@@ -43,7 +43,8 @@ void toy_init(toy *t, const int64_t *balance, int stages, const toy_skip *skips,
     add_use(graph, layers + 1, layers);
     add_use(graph, GP_VALUE_TARGET, layers);
     gp_error err = {0};
-    if (gp_stages_create(graph, balance, stages, &t->stages, &err) != GP_OK) fail_msg("%s", err.text);
+    const gp_stages_request request = {.graph = graph, .layers = balance, .numbers = stages};
+    if (gp_stages_create(&request, &t->stages, &err) != GP_OK) fail_msg("%s", err.text);
 }
 
 void toy_init_chain(toy *t, int stages, bool skips) {

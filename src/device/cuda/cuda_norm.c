@@ -86,6 +86,8 @@ static gp_status run_norm_commit(const gp_cuda_call *call, gp_error *err) {
                                        .width = stats->dim[2],
                                        .rows_full = norm->rows_full,
                                        .rows_last = norm->rows_last,
+                                       .replicas = norm->replicas > 1 ? norm->replicas : 1,
+                                       .rows_sample = norm->rows_sample,
                                        .momentum = norm->momentum,
                                        .mean = gp_cuda_at(call, GP_NAME_MEAN),
                                        .variance = gp_cuda_at(call, GP_NAME_VARIANCE)};

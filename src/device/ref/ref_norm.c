@@ -131,11 +131,12 @@ static moments merged_pieces(const ref_view *stats, const gp_norm_attributes *no
     int64_t pieces = stats->tensor->dim[0];
     moments all = {0, 0, 0};
     for (int64_t p = 0; p < pieces; p++) {
-        double rows = (double)(p == pieces - 1 ? norm->rows_last : norm->rows_full);
+        double rows = (double)gp_norm_rows(norm, pieces, p);
+        if (rows == 0) continue;
         int64_t at = p * stride[0] + c;
         moments piece = {rows, ref_get(stats, at) + ref_get(stats, at + 2 * stride[1]),
                          ref_get(stats, at + stride[1]) * rows};
-        all = p == 0 ? piece : merge_moments(all, piece);
+        all = all.rows == 0 ? piece : merge_moments(all, piece);
     }
     return all;
 }

@@ -50,7 +50,8 @@ static void merge_pieces(const gp_op_desc *desc, const float *stats, int64_t cha
     double rows = 0, merged = 0, squares = 0;
     for (int64_t p = 0; p < tensor->dim[0]; p++) {
         const float *piece = stats + p * tensor->stride[0] + channel;
-        double more = (double)(p == tensor->dim[0] - 1 ? norm->rows_last : norm->rows_full);
+        double more = (double)gp_norm_rows(norm, tensor->dim[0], p);
+        if (more == 0) continue;
         double mean_of_piece = (double)piece[0] + (double)piece[2 * tensor->stride[1]];
         double all = rows + more, difference = mean_of_piece - merged;
         merged += difference * more / all;

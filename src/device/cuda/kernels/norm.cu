@@ -129,13 +129,23 @@ template <int count> static __device__ void relu_backward(const gp_kernel_norm_a
 GP_KERNEL_PACKED(norm_backward, gp_kernel_norm_args, backward)
 GP_KERNEL_PACKED(norm_relu_backward, gp_kernel_norm_args, relu_backward)
 
+/* As gp_norm_rows of device/op.h. */
+static __device__ int64_t piece_rows(const gp_kernel_norm_commit_args &args, int64_t piece) {
+    int64_t rows = piece / args.replicas == args.pieces / args.replicas - 1 ? args.rows_last : args.rows_full;
+    if (args.replicas == 1) return rows;
+    int64_t samples = rows / args.rows_sample, each = (samples + args.replicas - 1) / args.replicas;
+    int64_t left = samples - each * (piece % args.replicas);
+    return (left < 0 ? 0 : left < each ? left : each) * args.rows_sample;
+}
+
 __global__ void gp_kernel_norm_commit(gp_kernel_norm_commit_args args) {
     gp_place at;
     if (!gp_place_find(1, args.width, &at) || !*args.finite) return;
     gp_moments all = {0, 0, 0};
     for (int64_t p = 0; p < args.pieces; p++) {
         const float *piece = args.stats + p * args.stats_stride[0] + at.column;
-        double rows = (double)(p == args.pieces - 1 ? args.rows_last : args.rows_full);
+        double rows = (double)piece_rows(args, p);
+        if (rows == 0) continue;
         double mean = (double)piece[0] + (double)piece[2 * args.stats_stride[1]];
         gp_moments more = {rows, mean, (double)piece[args.stats_stride[1]] * rows};
         all = gp_merge(all, more);

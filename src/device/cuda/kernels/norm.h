@@ -31,7 +31,8 @@ typedef struct gp_kernel_norm_commit_args {
     const float *stats;
     int64_t stats_stride[2];
     int64_t pieces, width;
-    int64_t rows_full, rows_last; /* of every piece, of the last one */
+    int64_t rows_full, rows_last;  /* of every micro-batch, of the last one */
+    int64_t replicas, rows_sample; /* each replica has a piece of a micro-batch: whole samples */
     double momentum;
     float *mean, *variance;
 } gp_kernel_norm_commit_args;
