@@ -109,58 +109,50 @@ static size_t stats_offset(const gp_plan *plan, const gp_mini_plan *mini, const 
     return stats->offset + (size_t)(n % mini->pieces) * stats->stride + (size_t)replica * stats->bytes;
 }
 
-/* Of the shard of replica `replica`; parts of others lie apart while they are added up. */
-static size_t gradient_offset(const gp_plan *plan, const gp_collective *its, int from, int at, size_t *bytes) {
-    const gp_stage_plan *stage = &plan->stage[at];
-    int sender = plan->stages->stage[from].replica, receiver = plan->stages->stage[at].replica;
+/* The shard that goes from one replica to another: of a scatter the receiver's, else the sender's. Parts of others lie
+ * apart until they are added up. */
+static void gradient_move(const gp_plan *plan, const gp_collective *its, int from, int at, gp_move *move) {
+    const gp_stage_plan *stage = &plan->stage[at], *sender = &plan->stage[from];
+    int sends = plan->stages->stage[from].replica, receives = plan->stages->stage[at].replica;
     bool scatters = its->kind == GP_COLLECTIVE_SCATTER;
-    gp_share shard = gp_stage_plan_shard(stage, plan->stages, scatters ? receiver : sender);
-    *bytes = (size_t)shard.count;
-    if (!scatters) return stage->grads + (size_t)shard.first;
-    return stage->parts + (size_t)(sender - (sender > receiver)) * (size_t)shard.count;
+    gp_share shard = gp_stage_plan_shard(stage, plan->stages, scatters ? receives : sends);
+    if (scatters && from == at) shard = (gp_share){0, (int64_t)stage->grads_bytes}; /* a post: each takes its shard */
+    move->bytes = (size_t)shard.count;
+    move->offset = move->source = (size_t)shard.first;
+    move->source += sender->grads;
+    if (scatters && from != at)
+        move->offset = stage->parts + (size_t)(sends - (sends > receives)) * move->bytes;
+    else
+        move->offset += stage->grads;
 }
 
 /* The n-th range of the part that stage `from` contributes, on stage `at`, which may be the same. */
 static gp_move part_move(const gp_plan *plan, const gp_mini_plan *mini, const gp_collective *its, int from, int at,
                          int n) {
     const gp_stage_plan *stage = &plan->stage[at], *sender = &plan->stage[from];
+    const size_t first = offsetof(gp_step_scalars, loss_sum);
+    int replica = plan->stages->stage[from].replica;
     gp_move move = {.from = from, .value = -1};
-    size_t here = 0, there = 0;
     switch (its->part) {
-    case GP_PART_SCALARS: {
-        size_t first = offsetof(gp_step_scalars, loss_sum);
-        here = stage->scalars + first;
-        there = sender->scalars + first;
+    case GP_PART_SCALARS:
+        move.offset = stage->scalars + first;
+        move.source = sender->scalars + first;
         move.bytes = sizeof(gp_step_scalars) - first;
         break;
-    }
     case GP_PART_SQUARES:
-        here = stage->squares + (at == its->root ? sender->squares_before : 0) * sizeof(double);
-        there = sender->squares;
+        move.offset = stage->squares + (at == its->root ? sender->squares_before : 0) * sizeof(double);
+        move.source = sender->squares;
         move.bytes = sender->square_count * sizeof(double);
         break;
     case GP_PART_LOSSES:
-    case GP_PART_STATISTICS: {
-        int replica = plan->stages->stage[from].replica;
-        here = stats_offset(plan, mini, its, stage, replica, n, &move.bytes);
-        there = stats_offset(plan, mini, its, sender, replica, n, &move.bytes);
+    case GP_PART_STATISTICS:
+        move.offset = stats_offset(plan, mini, its, stage, replica, n, &move.bytes);
+        move.source = stats_offset(plan, mini, its, sender, replica, n, &move.bytes);
         break;
+    case GP_PART_GRADIENTS: gradient_move(plan, its, from, at, &move); break;
     }
-    case GP_PART_GRADIENTS:
-        if (from == at && its->kind == GP_COLLECTIVE_SCATTER) {
-            here = stage->grads;
-            move.bytes = stage->grads_bytes;
-            break;
-        }
-        here = gradient_offset(plan, its, from, at, &move.bytes);
-        there = its->kind == GP_COLLECTIVE_SCATTER
-                    ? sender->grads +
-                          (size_t)gp_stage_plan_shard(sender, plan->stages, plan->stages->stage[at].replica).first
-                    : here;
-        break;
-    }
-    move.offset = stage->base + here;
-    move.source = sender->base + there;
+    move.offset += stage->base;
+    move.source += sender->base;
     return move;
 }
 

@@ -17,6 +17,7 @@ typedef struct harness_options {
     const int64_t *layers;
     int stages;
     gp_schedule schedule; /* GPipe's unless said */
+    const int *replicas;  /* of each worker of the schedule; NULL: one */
     const gp_device_kind *kind;
     gp_dtype real;
     gp_checkpoint_mode checkpoint;

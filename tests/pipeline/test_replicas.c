@@ -1,0 +1,219 @@
+/* Replicas of stages. What a share of a micro-batch finds does not depend on where it is computed: parameters,
+ * optimizer states and losses have the same bits for all cuts, schedules and modes with the same shares. And they are,
+ * within rounding, what one worker finds with micro-batches as large as the shares. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/memory.h"
+#include "base/philox.h"
+#include "device/cpu/cpu.h"
+#include "device/ref/ref.h"
+#include "pipeline/harness.h"
+#include "pipeline/networks.h"
+
+enum { MOST = 4 };
+
+typedef struct layout {
+    int stages;
+    int64_t layers[MOST];
+    int replicas[MOST];
+} layout;
+
+static harness_options options_of(const char *model, const layout *its) {
+    return (harness_options){.model = model,
+                             .layers = its->layers,
+                             .stages = its->stages,
+                             .replicas = its->replicas,
+                             .kind = &gp_ref_kind,
+                             .real = GP_F64,
+                             .checkpoint = GP_CHECKPOINT_EXCEPT_LAST,
+                             .micro_batches = 3,
+                             .batch = 24,
+                             .last = 12,
+                             .evaluation = 18};
+}
+
+/* ---- the same bits ----------------------------------------------------------------------------------------------- */
+
+static const layout twice[] = {
+    {1, {17}, {2}}, {2, {6, 11}, {2, 2}}, {3, {2, 6, 9}, {2, 2, 2}}, {4, {2, 3, 4, 8}, {2, 2, 2, 2}}};
+
+static void cuts_and_modes_change_no_bit(void **state) {
+    (void)state;
+    for (int norms = 0; norms < 2; norms++) {
+        uint64_t expected = 0;
+        for (size_t c = 0; c < sizeof twice / sizeof *twice; c++)
+            for (int mode = 0; mode < 3; mode++) {
+                harness_options options = options_of(network_skips, &twice[c]);
+                options.checkpoint = (gp_checkpoint_mode)mode;
+                options.lockstep = mode == 1;
+                options.norms = norms;
+                options.clip_norm = norms ? 0.5 : 0;
+                uint64_t found = harness_train(&options, NULL, 3);
+                if (!expected) expected = found;
+                if (found != expected) fail_msg("cut %zu, mode %d, norms %d: other bits", c, mode, norms);
+            }
+    }
+}
+
+static void schedules_change_no_bit(void **state) {
+    (void)state;
+    static const gp_schedule schedules[] = {{.kind = GP_SCHEDULE_1F1B},
+                                            {.kind = GP_SCHEDULE_INTERLEAVED, .chunks = 2},
+                                            {.kind = GP_SCHEDULE_ZB_H1},
+                                            {.kind = GP_SCHEDULE_ZB_H2},
+                                            {.kind = GP_SCHEDULE_ZB_V}};
+    uint64_t expected = 0;
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
+        bool chunks = schedules[i].kind == GP_SCHEDULE_INTERLEAVED || schedules[i].kind == GP_SCHEDULE_ZB_V;
+        harness_options options = options_of(network_skips, &twice[chunks ? 3 : 1]);
+        options.schedule = schedules[i];
+        options.checkpoint = GP_CHECKPOINT_NEVER;
+        uint64_t found = harness_train(&options, NULL, 3);
+        if (!expected) expected = found;
+        if (found != expected) fail_msg("schedule %s: other bits", gp_schedule_kind_name(schedules[i].kind));
+    }
+}
+
+static gp_status dawdle(void *context, const gp_site *site, gp_error *err) {
+    (void)err;
+    gp_philox draw = gp_philox_draw(*(const uint64_t *)context,
+                                    (gp_philox){{(uint32_t)site->pc, (uint32_t)site->worker, (uint32_t)site->step, 0}});
+    if (draw.word[0] % 4 == 0) usleep((useconds_t)(draw.word[1] % 300));
+    return GP_OK;
+}
+
+/* Who comes first decides nothing: with replicas of all numbers, on the CPU too. */
+static void who_comes_first_changes_no_bit(void **state) {
+    (void)state;
+    static const layout its = {3, {2, 6, 9}, {3, 1, 2}};
+    enum { SAMPLES = 36 };
+    const gp_device_kind *kinds[] = {&gp_ref_kind, &gp_cpu_kind};
+    for (int k = 0; k < 2; k++) {
+        harness_options options = options_of(network_skips, &its);
+        options.kind = kinds[k];
+        options.real = k ? GP_F32 : GP_F64;
+        options.batch = options.last = options.evaluation = SAMPLES;
+        uint64_t expected = harness_train(&options, NULL, 3);
+        for (uint64_t seed = 0; seed < 4; seed++) {
+            gp_hooks hooks = {.before = dawdle, .context = &seed};
+            assert_true(harness_train(&options, &hooks, 3) == expected);
+        }
+    }
+}
+
+/* ---- the same as one worker -------------------------------------------------------------------------------------- */
+
+typedef struct results {
+    double *values; /* of all parameters and buffers */
+    int64_t count;
+    double losses[4], norm;
+} results;
+
+static void must(gp_status status, const gp_error *err) {
+    if (status != GP_OK) fail_msg("%s", err->text);
+}
+
+static results train(const harness_options *options, int steps) {
+    harness h;
+    gp_error err = {0};
+    results out = {0};
+    gp_step_result result;
+    harness_plan(&h, options);
+    harness_start(&h, NULL);
+    for (int s = 1; s <= steps; s++) {
+        must(harness_step(&h, s == 3 ? options->last : options->batch, true, (uint32_t)s, &result, &err), &err);
+        out.losses[s - 1] = result.loss_sum;
+        out.norm = result.grad_norm;
+    }
+    must(harness_step(&h, options->evaluation, false, 1, &result, &err), &err);
+    out.losses[3] = result.loss_sum;
+    for (int p = 0; p < h.graph->param_count; p++) {
+        int64_t elements;
+        assert_true(gp_shape_elements(h.graph->params[p].spec.shape, &elements));
+        out.values = realloc(out.values, (size_t)(out.count + elements) * sizeof(double));
+        assert_non_null(out.values);
+        must(gp_run_read(h.run, &(gp_tensor_copy){p, -1, out.values + out.count}, 1, &err), &err);
+        out.count += elements;
+    }
+    harness_end(&h);
+    return out;
+}
+
+static void expect_close(const results *found, const results *expected, const char *what) {
+    assert_int_equal(found->count, expected->count);
+    for (int i = 0; i < 4; i++)
+        if (!(fabs(found->losses[i] - expected->losses[i]) <= 1e-10 * fabs(expected->losses[i])))
+            fail_msg("%s: loss %d is %.17g, not %.17g", what, i, found->losses[i], expected->losses[i]);
+    if (!(fabs(found->norm - expected->norm) <= 1e-10 * fabs(expected->norm)))
+        fail_msg("%s: norm %.17g, not %.17g", what, found->norm, expected->norm);
+    for (int64_t i = 0; i < found->count; i++)
+        if (!(fabs(found->values[i] - expected->values[i]) <= 1e-9 * (1e-3 + fabs(expected->values[i]))))
+            fail_msg("%s: value %lld is %.17g, not %.17g", what, (long long)i, found->values[i], expected->values[i]);
+}
+
+/* One worker with as many micro-batches as there are shares: batch norm's statistics too are those of the shares. */
+static void shares_are_like_micro_batches(void **state) {
+    (void)state;
+    static const layout cuts[] = {{1, {17}, {2}}, {2, {6, 11}, {2, 2}}, {3, {2, 6, 9}, {2, 2, 2}}, {1, {17}, {4}}};
+    for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++)
+        for (int norms = 0; norms < 2; norms++) {
+            char what[40];
+            harness_options options = options_of(network_skips, &cuts[c]);
+            options.micro_batches = 3;
+            options.batch = 24, options.last = 12, options.evaluation = 24;
+            options.norms = norms;
+            options.clip_norm = norms ? 0.1 : 0;
+            results found = train(&options, 3);
+            static const layout alone = {1, {17}, {1}};
+            options.layers = alone.layers, options.stages = 1, options.replicas = NULL;
+            options.micro_batches = 3 * cuts[c].replicas[0];
+            results expected = train(&options, 3);
+            snprintf(what, sizeof what, "cut %zu, norms %d", c, norms);
+            expect_close(&found, &expected, what);
+            free(found.values);
+            free(expected.values);
+        }
+}
+
+/* Without batch norm nothing depends on how a micro-batch is shared out; shares here differ. */
+static void uneven_shares_find_the_same(void **state) {
+    (void)state;
+    static const layout cuts[] = {{1, {9}, {3}},
+                                  {2, {4, 5}, {2, 1}},
+                                  {2, {4, 5}, {1, 3}},
+                                  {3, {2, 3, 4}, {3, 2, 1}},
+                                  {3, {2, 3, 4}, {2, 5, 3}},
+                                  {4, {2, 2, 2, 3}, {1, 3, 1, 2}}};
+    for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++) {
+        char what[40];
+        harness_options options = options_of(network_vectors, &cuts[c]);
+        options.batch = 42, options.last = 28, options.evaluation = 40; /* 14, 10 and 14, 12 and 14 samples */
+        options.norms = true;
+        results found = train(&options, 3);
+        static const layout alone = {1, {9}, {1}};
+        options.layers = alone.layers, options.stages = 1, options.replicas = NULL;
+        results expected = train(&options, 3);
+        snprintf(what, sizeof what, "layout %zu", c);
+        expect_close(&found, &expected, what);
+        free(found.values);
+        free(expected.values);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cuts_and_modes_change_no_bit),   cmocka_unit_test(schedules_change_no_bit),
+        cmocka_unit_test(who_comes_first_changes_no_bit), cmocka_unit_test(shares_are_like_micro_batches),
+        cmocka_unit_test(uneven_shares_find_the_same),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
