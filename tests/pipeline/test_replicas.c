@@ -191,12 +191,12 @@ static void uneven_shares_find_the_same(void **state) {
                                   {2, {4, 5}, {2, 1}},
                                   {2, {4, 5}, {1, 3}},
                                   {3, {2, 3, 4}, {3, 2, 1}},
-                                  {3, {2, 3, 4}, {2, 5, 3}},
+                                  {3, {2, 3, 4}, {2, 4, 3}},
                                   {4, {2, 2, 2, 3}, {1, 3, 1, 2}}};
     for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++) {
         char what[40];
         harness_options options = options_of(network_vectors, &cuts[c]);
-        options.batch = 42, options.last = 28, options.evaluation = 40; /* 14, 10 and 14, 12 and 14 samples */
+        options.batch = 42, options.last = 33, options.evaluation = 41; /* micro-batches of 14, 11, and 14 and 13 samples */
         options.norms = true;
         results found = train(&options, 3);
         static const layout alone = {1, {9}, {1}};
