@@ -54,7 +54,8 @@ static gp_status compare(finder *f, const gp_plan *plan, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_NEW(&numbers, cut->stage_count, err));
     gp_status status = GP_NEW(&transient, cut->worker_count, err);
     if (status == GP_OK) status = gp_cut_measure(cut, f->now, numbers, err);
-    for (int w = 0; w < cut->worker_count && status == GP_OK; w++) f->apart[w] = (int64_t)plan->arena[w];
+    for (int w = 0; w < cut->worker_count && status == GP_OK; w++)
+        f->apart[w] = (int64_t)plan->arena[gp_plan_request_worker(&f->request->plan, w)];
     for (int s = 0; s < cut->stage_count && status == GP_OK; s++) {
         int worker = cut->stages[s].worker;
         f->apart[worker] -= numbers[s].bytes;

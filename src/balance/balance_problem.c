@@ -95,14 +95,15 @@ static gp_status list_workers(gp_balance_problem *problem, const gp_balance_requ
     GP_RETURN_IF_FAILED(GP_NEW(&problem->stage_kinds, stages, err));
     GP_RETURN_IF_FAILED(GP_NEW(&kinds.items, workers + stages, err));
     for (int w = 0; w < workers; w++) {
-        const gp_device_spec *spec = &request->plan.devices[w];
+        int first = gp_plan_request_worker(&request->plan, w);
+        const gp_device_spec *spec = &request->plan.devices[first];
         size_t room = gp_device_room(spec);
         int64_t memory = room > INT64_MAX ? INT64_MAX : (int64_t)room;
-        problem->workers[w] = (gp_cut_worker){.kind = add_kind(&kinds, &request->devices[w]), .memory = memory};
+        problem->workers[w] = (gp_cut_worker){.kind = add_kind(&kinds, &request->devices[first]), .memory = memory};
         snprintf(problem->workers[w].name, sizeof problem->workers[w].name, "worker %d", w);
     }
     for (int s = 0; s < stages && request->stage_layers; s++) {
-        gp_balance_device device = request->devices[problem->stages[s].worker];
+        gp_balance_device device = request->devices[gp_plan_request_worker(&request->plan, problem->stages[s].worker)];
         device.layers = request->stage_layers[s];
         problem->stage_kinds[s] = add_kind(&kinds, &device);
     }
@@ -186,7 +187,7 @@ static gp_status plan_layers(const gp_plan_request *request, int worker, int64_t
     if (status == GP_OK) status = GP_NEW(&devices, count, err);
     for (int i = 0; i < count && status == GP_OK; i++) {
         ones[i] = 1;
-        devices[i] = request->devices[worker];
+        devices[i] = request->devices[gp_plan_request_worker(request, worker)];
     }
     /* Two micro-batches are enough for one that is kept and one that is not. */
     gp_mini_size size = {.training = false};
@@ -195,6 +196,7 @@ static gp_status plan_layers(const gp_plan_request *request, int worker, int64_t
     alone.layers = ones;
     alone.stages = count;
     alone.devices = devices;
+    alone.replicas = NULL;
     alone.micro_batches = request->micro_batches < 2 ? request->micro_batches : 2;
     alone.batch = size.samples = samples * alone.micro_batches;
     alone.schedule = (gp_schedule){.kind = GP_SCHEDULE_GPIPE, .chunks = 1};
@@ -214,6 +216,7 @@ static gp_status plan_layers(const gp_plan_request *request, int worker, int64_t
 static gp_status find_layer_bytes(const gp_plan_request *request, int worker, gp_cut_bytes *bytes, gp_error *err) {
     const gp_graph *graph = request->graph;
     int64_t samples = (request->batch + request->micro_batches - 1) / request->micro_batches;
+    if (request->replicas) samples = gp_share_of(samples, request->replicas[worker], 0).count;
     gp_plan *plan = NULL;
     bool *read = NULL;
     GP_RETURN_IF_FAILED(plan_layers(request, worker, samples, &plan, err));
@@ -236,7 +239,7 @@ gp_status gp_balance_problem_add_memory(gp_balance_problem *problem, const gp_ba
         if (!seen) GP_RETURN_IF_FAILED(find_layer_bytes(&request->plan, w, problem->bytes, err));
     }
     for (int s = 0; s < problem->cut.stage_count; s++) {
-        const int *slots = plan->stage[s].slots;
+        const int *slots = plan->stage[plan->stages->first[s]].slots;
         gp_cut_stage *stage = &problem->stages[s];
         stage->stash = slots[GP_FRAME_STASH];
         stage->saved = slots[GP_FRAME_SAVED];

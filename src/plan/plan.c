@@ -57,7 +57,7 @@ static gp_status find_replicas(const gp_plan_request *request, int *out, gp_erro
     return GP_OK;
 }
 
-static gp_status check_shares(const gp_plan *plan, gp_error *err) {
+static gp_status check_shares(const gp_plan *plan, gp_place place, gp_error *err) {
     for (int s = 0; s < plan->stages->count; s++)
         for (int m = 0; m < plan->mini_count; m++) {
             const gp_mini_plan *mini = &plan->minis[m];
@@ -65,12 +65,12 @@ static gp_status check_shares(const gp_plan *plan, gp_error *err) {
             int64_t samples = gp_mini_samples(mini, mini->pieces - 1);
             if (gp_share_of(mini->piece, stage->replicas, stage->replica).count == 0) samples = mini->piece;
             if (gp_share_of(samples, stage->replicas, stage->replica).count > 0) continue;
-            return gp_fail(err, GP_CONFIG,
-                           "stage %d has %d replicas, and a micro-batch of %" PRId64 " %s leaves none for replica %d: "
-                           "shares without a sample are not available yet. Take fewer replicas or micro_batches, "
-                           "data.drop_last, or mini-batches of another size",
-                           stage->number, stage->replicas, samples, samples == 1 ? "sample" : "samples",
-                           stage->replica);
+            return gp_fail_at(
+                err, GP_CONFIG, place,
+                "stage %d has %d replicas, and a micro-batch of %" PRId64 " %s leaves none for replica %d: "
+                "shares without a sample are not available yet; take fewer replicas or micro_batches, "
+                "data.drop_last, or mini-batches of another size",
+                stage->number, stage->replicas, samples, samples == 1 ? "sample" : "samples", stage->replica);
         }
     return GP_OK;
 }
@@ -91,7 +91,7 @@ static gp_status make_stages(gp_plan *plan, const gp_plan_request *request, gp_e
     if (status == GP_OK) status = gp_stages_create(&its, &plan->stages, err);
     free(replicas);
     free(samples);
-    return status == GP_OK ? check_shares(plan, err) : status;
+    return status == GP_OK ? check_shares(plan, request->replicas_place, err) : status;
 }
 
 static gp_status assign_slots(const gp_plan *plan, const gp_mini_plan *mini, gp_error *err) {
@@ -298,10 +298,14 @@ static gp_status make_plan(gp_plan *plan, const gp_plan_request *request, gp_mic
     return gp_memory_lay_out(plan, err);
 }
 
-static int count_workers(const gp_plan_request *request) {
-    int workers = gp_schedule_workers(&request->schedule, request->stages), count = 0;
-    for (int w = 0; w < workers; w++) count += request->replicas ? request->replicas[w] : 1;
+int gp_plan_request_worker(const gp_plan_request *request, int of_schedule) {
+    int count = 0;
+    for (int w = 0; w < of_schedule; w++) count += request->replicas ? request->replicas[w] : 1;
     return count;
+}
+
+static int count_workers(const gp_plan_request *request) {
+    return gp_plan_request_worker(request, gp_schedule_workers(&request->schedule, request->stages));
 }
 
 gp_status gp_plan_create(const gp_plan_request *request, gp_plan **out, gp_error *err) {

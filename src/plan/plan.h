@@ -32,6 +32,7 @@ typedef struct gp_plan_request {
     const int64_t *layers; /* per stage */
     int stages;
     const int *replicas;           /* of each worker of the schedule, and so of its stages; NULL: one */
+    gp_place replicas_place;       /* that a refusal of them names, if there is one */
     const gp_device_spec *devices; /* one per worker: each replica counts */
     gp_update update;
     double clip_norm; /* > 0: gradients are clipped to this norm of them all (torch.nn.utils.clip_grad_norm_);
@@ -79,7 +80,7 @@ typedef struct gp_plan {
     double clip_norm;
     int micro_batches;
     gp_schedule schedule;
-    gp_checkpoint_mode *checkpoints; /* [stage]; programs of a file go by their own */
+    gp_checkpoint_mode *checkpoints; /* [number of the stage]; programs of a file go by their own */
     bool lockstep;                   /* so too */
     gp_stages *stages;               /* ->norms: the norm of the gradients is found */
     gp_op_cache *cache;
@@ -95,6 +96,9 @@ typedef struct gp_plan {
     int processors; /* that all threads of the workers on the host share, for predictions. 0: one for each thread */
     bool pin;       /* each worker on the host has processors of its own, if there are enough; changes no result */
 } gp_plan;
+
+/* The first worker that is a replica of a worker of the schedule. */
+int gp_plan_request_worker(const gp_plan_request *request, int of_schedule);
 
 /* GP_CONFIG with a place for what a layer refuses; without one for a partition that does not fit the graph.
  * GP_UNSUPPORTED with the numbers for a plan that takes more than `host_memory` leaves. */

@@ -76,7 +76,7 @@ bool gp_plan_has_barriers(const gp_plan *plan) {
 const char *gp_plan_checkpoint_text(char buffer[GP_PLAN_CHECKPOINT_TEXT], const gp_plan *plan) {
     char text[GP_CHECKPOINT_TEXT];
     bool others = false;
-    gp_checkpoint_text(text, plan->checkpoints, plan->stages->count);
+    gp_checkpoint_text(text, plan->checkpoints, plan->stages->numbers);
     for (int m = 0; m < plan->mini_count; m++)
         others = others || (plan->minis[m].training && !has_programs(plan, &plan->minis[m]));
     if (!gp_plan_has_programs(plan))

@@ -57,7 +57,7 @@ static gp_status report_init(report *r, gp_error *err) {
     const gp_session *session = r->session;
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     int layers = session->graph->layer_count;
-    r->stages = session->plan->stages->count;
+    r->stages = session->plan->stages->numbers;
     GP_RETURN_IF_FAILED(GP_NEW(&r->bytes, layers, err));
     GP_RETURN_IF_FAILED(
         gp_cost_by_size(session->graph, gp_session_piece(session), session->update.states, r->bytes, err));
@@ -84,10 +84,15 @@ static double micro_batch_seconds(const gp_layer_times *layer) {
            layer->time[GP_PROFILE_TIME_BACKWARD_WEIGHT];
 }
 
+/* The first replica of a stage. */
+static const gp_stage_plan *found_stage(const report *r, int number) {
+    return &r->found.plan->stage[r->found.plan->stages->first[number]];
+}
+
 /* What a micro-batch takes of the stage, what is computed again for it included: the mean over all of them. */
 static double stage_seconds(const report *r, int s) {
     const gp_mini_plan *mini = r->durations.mini;
-    const gp_program *program = &mini->programs->worker[r->found.plan->stage[s].worker];
+    const gp_program *program = &mini->programs->worker[found_stage(r, s)->worker];
     double seconds = 0;
     for (size_t pc = 0; pc < program->count; pc++) {
         const gp_instr *instr = &program->instrs[pc];
@@ -196,7 +201,7 @@ static void write_stages(const report *r) {
     fprintf(r->out, "\nstages\n  %5s  %-16s%7s  %-28s%10s  %-*s%7s\n", "stage", "device", "layers", "from … to", "time",
             BAR, "", "busy");
     for (int s = 0; s < r->stages; s++) {
-        const gp_device_spec *spec = &plan->stage[s].spec;
+        const gp_device_spec *spec = &found_stage(r, s)->spec;
         int64_t last = first + r->found.layers[s] - 1;
         fprintf(r->out, "  %5d  ", s);
         gp_report_cell(r->out, gp_report_device(spec).text, 16, false);
@@ -207,7 +212,7 @@ static void write_stages(const report *r) {
         fputs("  ", r->out);
         write_bar(r->out, most > 0 ? stage_seconds(r, s) / most : 0);
         fprintf(r->out, "%6.0f%%\n",
-                expected->seconds > 0 ? 100 * expected->busy[plan->stage[s].worker] / expected->seconds : 0);
+                expected->seconds > 0 ? 100 * expected->busy[found_stage(r, s)->worker] / expected->seconds : 0);
         first = last + 1;
     }
 }
@@ -337,12 +342,12 @@ static json_t *pack_layers(const report *r) {
 static json_t *pack_stages(const report *r) {
     json_t *stages = json_array();
     for (int s = 0; s < r->stages; s++) {
-        const gp_device_spec *spec = &r->found.plan->stage[s].spec;
+        const gp_device_spec *spec = &found_stage(r, s)->spec;
         json_array_append_new(stages,
                               json_pack("{s:s, s:i, s:I, s:f, s:f}", "device", gp_report_device(spec).text, "worker",
-                                        r->found.plan->stage[s].worker, "layers", (json_int_t)r->found.layers[s],
+                                        found_stage(r, s)->worker, "layers", (json_int_t)r->found.layers[s],
                                         "micro_batch", stage_seconds(r, s) * 1e3, "busy",
-                                        r->found.expected.busy[r->found.plan->stage[s].worker] * 1e3));
+                                        r->found.expected.busy[found_stage(r, s)->worker] * 1e3));
     }
     return stages;
 }

@@ -65,7 +65,7 @@ static void write_stage(const gp_plan *plan, int s, FILE *out) {
     fprintf(out,
             "%s\n{\"worker\":%d,\"first_layer\":%d,\"layers\":%d,\"parameters\":%" PRId64 ",\"checkpoint\":\"%s\"}",
             s ? "," : "", plan->stage[s].worker, first, last - first + 1, gp_plan_stage_parameters(plan, s),
-            gp_plan_has_programs(plan) ? "file" : gp_checkpoint_mode_name(plan->checkpoints[s]));
+            gp_plan_has_programs(plan) ? "file" : gp_checkpoint_mode_name(plan->checkpoints[stage->number]));
 }
 
 /* Several workers on the host are numbered, since all their devices have index 0. Several on one GPU have a number

@@ -49,6 +49,17 @@ static void write_size(const gp_report *report, const gp_mini_plan *mini) {
                 gp_report_number(mini->piece).text);
 }
 
+/* The first few stages' numbers of replicas. */
+static void write_replicas(const gp_report *report) {
+    enum { MOST = 16 };
+    const gp_stages *stages = report->plan->stages;
+    if (stages->count == stages->numbers) return;
+    fputs("replicas     of each stage: ", report->out);
+    for (int n = 0; n < stages->numbers && n < MOST; n++)
+        fprintf(report->out, "%s%d", n ? ", " : "", stages->stage[stages->first[n]].replicas);
+    fprintf(report->out, "%s; below, each replica is a stage of its own\n", stages->numbers > MOST ? ", …" : "");
+}
+
 static void write_header(const gp_report *report) {
     const gp_plan *plan = report->plan;
     char checkpoint[GP_PLAN_CHECKPOINT_TEXT];
@@ -61,10 +72,11 @@ static void write_header(const gp_report *report) {
     int kept = 0;
     for (int s = 0; s < plan->stages->count; s++) kept += plan->stage[s].kept;
     fprintf(report->out, "pipeline     %s, schedule %s, lockstep %s, checkpoint %s",
-            gp_report_count(plan->stages->count, "stage").text, gp_schedule_kind_name(plan->schedule.kind),
+            gp_report_count(plan->stages->numbers, "stage").text, gp_schedule_kind_name(plan->schedule.kind),
             gp_plan_has_barriers(plan) ? "on" : "off", gp_plan_checkpoint_text(checkpoint, plan));
     if (kept) fprintf(report->out, ", %s kept", gp_report_count(kept, "output").text);
     fputs("\n", report->out);
+    write_replicas(report);
     for (int m = 0; m < plan->mini_count; m++) {
         fputs(m ? "             " : "mini-batches ", report->out);
         write_size(report, &plan->minis[m]);

@@ -43,22 +43,41 @@ static void write_edges(const gp_report *report) {
     }
 }
 
+static const char *part_text(gp_part_kind part) {
+    switch (part) {
+    case GP_PART_SQUARES: return "squares of gradients";
+    case GP_PART_SCALARS: return "the loss, and whether it is finite";
+    case GP_PART_LOSSES: return "losses of replicas";
+    case GP_PART_STATISTICS: return "statistics of replicas";
+    case GP_PART_GRADIENTS: return "gradients of replicas";
+    }
+    return "?";
+}
+
+static void write_members(const gp_report *report, const gp_collective *its) {
+    const gp_indices *members = &its->contributors;
+    if (gp_collective_is_mutual(its))
+        fprintf(report->out, "%6d … %-6d", members->items[0], members->items[members->count - 1]);
+    else if (its->kind == GP_COLLECTIVE_GATHER)
+        fprintf(report->out, "%6s → %-6d", "others", its->root);
+    else
+        fprintf(report->out, "%6d → %-6s", its->root, "others");
+}
+
 /* Bytes are those that a collector copies. */
 static void write_collectives(const gp_report *report) {
     const gp_stages *stages = report->plan->stages;
-    for (size_t c = 0; c < stages->collective_count && is_training(report); c++) {
+    for (size_t c = 0; c < stages->collective_count; c++) {
         const gp_collective *its = &stages->collectives[c];
         gp_instr collect = {.op = GP_INSTR_COLLECT, .stage = (uint16_t)its->collectors.items[0]};
         collect.collective = (uint32_t)c;
-        bool squares = its->part == GP_PART_SQUARES;
+        size_t bytes = gp_instr_bytes(report->plan, &report->plan->minis[report->mini], &collect);
+        if ((!is_training(report) && its->part != GP_PART_LOSSES) || bytes == 0) continue;
         fputs("  ", report->out);
         gp_report_cell(report->out, gp_collective_kind_name(its->kind), 12, false);
-        gp_report_cell(report->out, squares ? "squares of gradients" : "the loss, and whether it is finite", 38, false);
-        if (its->kind == GP_COLLECTIVE_GATHER)
-            fprintf(report->out, "%6s → %-6d", "others", its->root);
-        else
-            fprintf(report->out, "%6d → %-6s", its->root, "others");
-        write_bytes(report, gp_instr_bytes(report->plan, &report->plan->minis[report->mini], &collect));
+        gp_report_cell(report->out, part_text(its->part), 38, false);
+        write_members(report, its);
+        write_bytes(report, bytes);
     }
 }
 
@@ -96,15 +115,17 @@ void gp_report_copies(const gp_report *report) {
     const gp_stages *stages = report->plan->stages;
     size_t used = 0;
     for (size_t i = 0; i < stages->edge_count; i++) used += is_used(report, &stages->edges[i]);
-    if (used == 0) {
+    if (stages->count == 1) {
         fputs("\ncopies between stages: none\n", report->out);
         return;
     }
     fprintf(report->out, "\ncopies between stages, of a micro-batch of %s%s\n",
             gp_report_count(gp_mini_samples(&report->plan->minis[report->mini], 0), "sample").text,
-            is_training(report) && stages->norms ? " (gather, broadcast: of a mini-batch)"
-            : is_training(report)                ? " (broadcast: of a mini-batch)"
-                                                 : "");
+            is_training(report) && stages->count > stages->numbers
+                ? " (gather, broadcast, scatter, exchange: of a mini-batch)"
+            : is_training(report) && stages->norms ? " (gather, broadcast: of a mini-batch)"
+            : is_training(report)                  ? " (broadcast: of a mini-batch)"
+                                                   : "");
     if (used > MOST_ROWS)
         write_kinds(report);
     else

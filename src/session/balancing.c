@@ -132,9 +132,11 @@ static gp_status cost_stages(const gp_session *session, const gp_plan_choice *wi
     if (same == stages) return GP_OK;
     GP_RETURN_IF_FAILED(GP_NEW(&out->stage_layers, stages, err));
     GP_RETURN_IF_FAILED(GP_NEW(&workers, stages, err));
-    gp_schedule_place(&session->schedule, session->config->pipeline.device_count, workers);
+    gp_schedule_place(&session->schedule, session->config->pipeline.entry_count, workers);
     for (int s = 0; s < stages; s++) {
-        int d = find_spec(specs, count, &session->devices[workers[s]]);
+        int first = 0;
+        for (int e = 0; e < workers[s]; e++) first += session->config->pipeline.replicas[e];
+        int d = find_spec(specs, count, &session->devices[first]);
         out->stage_layers[s] = costs_of(session, out, d, mode_of(session, with, s));
     }
     free(workers);

@@ -102,8 +102,10 @@ static gp_update make_update(const gp_optimizer_config *optimizer) {
 
 /* Where too many stages were asked for: the first device too many, or the schedule that has several on each. */
 static gp_place stages_place(const gp_pipeline_config *pipeline, int layers) {
-    bool one_each = pipeline->stages == pipeline->device_count;
-    return one_each ? pipeline->devices[layers].place : pipeline->schedule.place;
+    bool one_each = pipeline->stages == pipeline->entry_count;
+    int device = 0;
+    for (int e = 0; e < layers && one_each; e++) device += pipeline->replicas[e];
+    return one_each ? pipeline->devices[device].place : pipeline->schedule.place;
 }
 
 static gp_status check_layers(gp_session *session, gp_error *err) {
@@ -116,7 +118,7 @@ static gp_status check_layers(gp_session *session, gp_error *err) {
     if (pipeline->balance != GP_BALANCE_LAYERS && pipeline->stages > layers)
         return gp_fail_at(err, GP_CONFIG, stages_place(pipeline, layers),
                           "%s: %d stages are more than the model's %d layer%s",
-                          pipeline->stages == pipeline->device_count ? "pipeline.devices" : "pipeline.schedule",
+                          pipeline->stages == pipeline->entry_count ? "pipeline.devices" : "pipeline.schedule",
                           pipeline->stages, layers, layers == 1 ? "" : "s");
     if (suits || session->options.balances) return GP_OK;
     return gp_fail_at(err, GP_CONFIG, pipeline->balance_place,
@@ -176,7 +178,7 @@ static gp_status open_schedule_file(gp_session *session, gp_error *err) {
     gp_place place = pipeline->schedule.place;
     GP_RETURN_IF_FAILED(gp_schedule_file_read(pipeline->schedule.file, &session->schedule_file, err));
     const gp_order *order = session->schedule_file->order;
-    if (order->workers != pipeline->device_count)
+    if (order->workers != pipeline->entry_count)
         return gp_fail_at(err, GP_CONFIG, place, "pipeline.schedule.file: is for %d worker%s, but there %s %d device%s",
                           order->workers, order->workers == 1 ? "" : "s", pipeline->device_count == 1 ? "is" : "are",
                           pipeline->device_count, pipeline->device_count == 1 ? "" : "s");

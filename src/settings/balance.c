@@ -22,7 +22,7 @@ gp_status gp_refuse_count(const gp_pipeline_config *pipeline, const gp_yaml *lis
     int stages = pipeline->stages;
     return gp_refuse(list->place, what, err, "has %zu %s, but there %s %d %s%s; each needs one, %s", list->count,
                      list->count == 1 ? "entry" : "entries", stages == 1 ? "is" : "are", stages,
-                     stages == pipeline->device_count ? "device" : "stage", stages == 1 ? "" : "s", remedy);
+                     stages == pipeline->entry_count ? "device" : "stage", stages == 1 ? "" : "s", remedy);
 }
 
 /* "3x3" is a name. */

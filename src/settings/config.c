@@ -169,6 +169,7 @@ void gp_config_destroy(gp_config **config) {
     free_source(&(*config)->data.train);
     free_source(&(*config)->data.eval);
     free((*config)->pipeline.devices);
+    free((*config)->pipeline.replicas);
     free((*config)->pipeline.layers);
     free((*config)->pipeline.checkpoints);
     free((*config)->pipeline.keep);

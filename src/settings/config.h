@@ -33,7 +33,7 @@ typedef struct gp_data_config {
     gp_place batch_place;
 } gp_data_config;
 
-/* One entry of pipeline.devices. */
+/* One device of pipeline.devices. */
 typedef struct gp_device_config {
     const char *kind; /* "cpu", "cuda", or "ref" (the oracle of the tests; not in the manual) */
     int index;        /* cuda:1 → 1 */
@@ -51,8 +51,12 @@ typedef struct gp_schedule_config {
 } gp_schedule_config;
 
 typedef struct gp_pipeline_config {
-    gp_device_config *devices; /* owned */
+    gp_device_config
+        *devices; /* of each worker: those of the first entry, each replica, then those of the next; owned */
     int device_count;
+    int *replicas; /* of each entry, entry_count of them; owned */
+    int entry_count;
+    bool replicated; /* some entry has several */
     gp_balance_mode balance;
     int64_t *layers; /* layers per stage, layers_count of them; owned. Of GP_BALANCE_LAYERS, or left aside */
     int layers_count;

@@ -65,7 +65,7 @@ static gp_status read_entry(const gp_yaml *node, const gp_key_context *at, entry
     gp_choice choice;
     char what[48];
     if (node->kind == GP_YAML_SEQUENCE)
-        return gp_refuse(node->place, at->what, err, "replicas of a stage (a list) are not available yet");
+        return gp_refuse(node->place, at->what, err, "a list of replicas has devices, and no list within it");
     GP_RETURN_IF_FAILED(gp_read_kind(node, at->what, NULL, &choice, err));
     GP_RETURN_IF_FAILED(read_name(&choice, at->what, out, &options, err));
     snprintf(what, sizeof what, "%s.%s", at->what, choice.kind);
@@ -73,13 +73,58 @@ static gp_status read_entry(const gp_yaml *node, const gp_key_context *at, entry
     return gp_read_kind_options(options, &choice, &inner, out, err);
 }
 
-static gp_status append(gp_pipeline_config *pipeline, const entry *its, size_t *capacity, gp_error *err) {
+/* Room in both lists of a configuration. */
+typedef struct room {
+    size_t devices, replicas;
+} room;
+
+static gp_status append(gp_pipeline_config *pipeline, const entry *its, room *capacity, gp_error *err) {
     if (pipeline->device_count + its->count > GP_MAX_STAGES)
         return gp_fail_at(err, GP_CONFIG, its->device.place, "pipeline.devices: more than %d devices",
                           (int)GP_MAX_STAGES);
-    GP_RETURN_IF_FAILED(GP_GROW(&pipeline->devices, capacity, pipeline->device_count + its->count, err));
+    GP_RETURN_IF_FAILED(GP_GROW(&pipeline->devices, &capacity->devices, pipeline->device_count + its->count, err));
     for (int64_t i = 0; i < its->count; i++) pipeline->devices[pipeline->device_count++] = its->device;
     return GP_OK;
+}
+
+/* Entries of so many devices each. */
+static gp_status append_entries(gp_pipeline_config *pipeline, int64_t entries, int replicas, room *capacity,
+                                gp_error *err) {
+    GP_RETURN_IF_FAILED(GP_GROW(&pipeline->replicas, &capacity->replicas, pipeline->entry_count + entries, err));
+    for (int64_t i = 0; i < entries; i++) pipeline->replicas[pipeline->entry_count++] = replicas;
+    pipeline->replicated = pipeline->replicated || replicas > 1;
+    return GP_OK;
+}
+
+/* Replicas compute the same, each its share. */
+static gp_status check_replicas(const gp_device_config *first, int count, const char *what, gp_error *err) {
+    for (int d = 1; d < count; d++) {
+        if (strcmp(first[d].kind, first->kind) != 0)
+            return gp_refuse(first[d].place, what, err, "a stage has replicas on %s and %s: they must be of one kind",
+                             first->kind, first[d].kind);
+        if (first[d].threads != first->threads)
+            return gp_refuse(first[d].place, what, err,
+                             "a stage has replicas with %d and %d threads: they must have as many", first->threads,
+                             first[d].threads);
+    }
+    return GP_OK;
+}
+
+static gp_status read_replicas(const gp_yaml *list, const gp_key_context *at, gp_pipeline_config *pipeline,
+                               room *capacity, gp_error *err) {
+    int before = pipeline->device_count;
+    if (list->count == 0) return gp_refuse(list->place, at->what, err, "the list of replicas is empty");
+    for (size_t i = 0; i < list->count; i++) {
+        entry next = {.count = 1};
+        char what[64];
+        snprintf(what, sizeof what, "%s.%zu", at->what, i);
+        gp_key_context inner = {.what = what, .folder = at->folder, .place = list->items[i]->place};
+        GP_RETURN_IF_FAILED(read_entry(list->items[i], &inner, &next, err));
+        GP_RETURN_IF_FAILED(append(pipeline, &next, capacity, err));
+    }
+    int count = pipeline->device_count - before;
+    GP_RETURN_IF_FAILED(check_replicas(&pipeline->devices[before], count, at->what, err));
+    return append_entries(pipeline, 1, count, capacity, err);
 }
 
 /* "cuda" without a number, alone or with options. */
@@ -103,7 +148,7 @@ static gp_status check_first_gpu(const gp_yaml *list, gp_error *err) {
 
 static gp_status read_devices(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
                               gp_error *err) {
-    size_t capacity = 0;
+    room capacity = {0};
     (void)key;
     if (node->kind != GP_YAML_SEQUENCE)
         return gp_refuse(node->place, at->what, err, "needs a list, as in [cpu, cpu], not %s", gp_show_node(node).text);
@@ -113,10 +158,30 @@ static gp_status read_devices(const gp_key *key, const gp_yaml *node, const gp_k
         char what[40];
         snprintf(what, sizeof what, "%s.%zu", at->what, i);
         gp_key_context inner = {.what = what, .folder = at->folder, .place = node->items[i]->place};
+        if (node->items[i]->kind == GP_YAML_SEQUENCE) {
+            GP_RETURN_IF_FAILED(read_replicas(node->items[i], &inner, base, &capacity, err));
+            continue;
+        }
         GP_RETURN_IF_FAILED(read_entry(node->items[i], &inner, &next, err));
         GP_RETURN_IF_FAILED(append(base, &next, &capacity, err));
+        GP_RETURN_IF_FAILED(append_entries(base, next.count, 1, &capacity, err));
     }
     return check_first_gpu(node, err);
+}
+
+gp_status gp_config_replicate(gp_pipeline_config *pipeline, int replicas, gp_place place, gp_error *err) {
+    gp_device_config *all = NULL;
+    if (pipeline->device_count > GP_MAX_STAGES / replicas)
+        return gp_fail_at(err, GP_CONFIG, place, "pipeline.replicas: %d of each of %d devices are more than %d",
+                          replicas, pipeline->device_count, (int)GP_MAX_STAGES);
+    GP_RETURN_IF_FAILED(GP_NEW(&all, pipeline->device_count * replicas, err));
+    for (int d = 0; d < pipeline->device_count * replicas; d++) all[d] = pipeline->devices[d / replicas];
+    for (int e = 0; e < pipeline->entry_count; e++) pipeline->replicas[e] = replicas;
+    free(pipeline->devices);
+    pipeline->devices = all;
+    pipeline->device_count *= replicas;
+    pipeline->replicated = true;
+    return GP_OK;
 }
 
 static void write_device(FILE *file, const gp_device_config *device, int count) {
@@ -137,18 +202,39 @@ static void write_device(FILE *file, const gp_device_config *device, int count) 
     fputs("}}", file);
 }
 
+static void write_list(FILE *file, const gp_device_config *its, int count) {
+    fputs("[", file);
+    for (int d = 0; d < count; d++) {
+        if (d > 0) fputs(", ", file);
+        write_device(file, &its[d], 1);
+    }
+    fputs("]", file);
+}
+
+/* Entries from this one on, each of one device, and all equal. */
+static int count_alike(const gp_pipeline_config *pipeline, int first, const gp_device_config *device) {
+    int run = 1;
+    while (first + run < pipeline->entry_count && pipeline->replicas[first + run] == 1 &&
+           gp_device_configs_equal(device, device + run))
+        run++;
+    return run;
+}
+
 /* A long run of equal devices is written as one entry. */
 static void write_all(FILE *file, const gp_pipeline_config *pipeline) {
     enum { LONG_RUN = 16 };
+    const gp_device_config *device = pipeline->devices;
     fputs("[", file);
-    for (int i = 0; i < pipeline->device_count;) {
-        const gp_device_config *device = &pipeline->devices[i];
-        int run = 1;
-        while (i + run < pipeline->device_count && gp_device_configs_equal(device, device + run)) run++;
+    for (int i = 0; i < pipeline->entry_count;) {
+        int replicas = pipeline->replicas[i], run = replicas > 1 ? 1 : count_alike(pipeline, i, device);
         if (run <= LONG_RUN) run = 1;
         if (i > 0) fputs(", ", file);
-        write_device(file, device, run);
+        if (replicas > 1)
+            write_list(file, device, replicas);
+        else
+            write_device(file, device, run);
         i += run;
+        device += replicas > 1 ? replicas : run;
     }
     fputs("]", file);
 }

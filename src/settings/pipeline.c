@@ -37,7 +37,11 @@ static gp_status count_stages(gp_pipeline_config *pipeline, gp_error *err) {
         return gp_fail_at(err, GP_CONFIG, schedule->place,
                           "pipeline.schedule: %d stages on each of %d devices are more than %d stages",
                           schedule->chunks, pipeline->device_count, (int)GP_MAX_STAGES);
-    pipeline->stages = schedule->kind == GP_SCHEDULE_FILE ? 0 : pipeline->device_count * schedule->chunks;
+    if (pipeline->replicated && schedule->kind == GP_SCHEDULE_FILE)
+        return gp_fail_at(err, GP_CONFIG, schedule->place,
+                          "pipeline.schedule: a file has no replicas; take a schedule by its name, or one device for "
+                          "each entry of pipeline.devices");
+    pipeline->stages = schedule->kind == GP_SCHEDULE_FILE ? 0 : pipeline->entry_count * schedule->chunks;
     return GP_OK;
 }
 
@@ -54,6 +58,32 @@ static void write_schedule(FILE *file, const gp_key *key, const void *base) {
 }
 
 static const gp_key_type schedule_type = {"", read_schedule, write_schedule, NULL};
+
+/* Short for each device of the list so many times. */
+static gp_status read_replicas(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
+                               gp_error *err) {
+    gp_pipeline_config *pipeline = base;
+    int64_t replicas = 1;
+    (void)key;
+    GP_RETURN_IF_FAILED(gp_read_integer(node, at->what, 1, GP_MAX_STAGES, &replicas, err));
+    if (replicas == 1) return GP_OK;
+    if (pipeline->replicated)
+        return gp_refuse(
+            node->place, at->what, err,
+            "pipeline.devices names the replicas already, as lists within the list: leave one of both out");
+    if (pipeline->schedule.kind == GP_SCHEDULE_FILE)
+        return gp_refuse(node->place, at->what, err, "the schedule is a file, which has no replicas");
+    return gp_config_replicate(pipeline, (int)replicas, node->place, err);
+}
+
+/* The devices are written with their replicas. */
+static void write_replicas(FILE *file, const gp_key *key, const void *base) {
+    (void)key;
+    (void)base;
+    fputs("1", file);
+}
+
+static const gp_key_type replicas_type = {"integer", read_replicas, write_replicas, NULL};
 
 enum { LOCKSTEP_AUTO, LOCKSTEP_TRUE, LOCKSTEP_FALSE };
 static const char *const lockstep_names[] = {"auto", "true", "false", NULL};
@@ -87,9 +117,10 @@ static const gp_key_type lockstep_type = {"", read_lockstep, write_lockstep, NUL
 
 #define AT(field) offsetof(gp_pipeline_config, field)
 
-static const char *const balances[] = {"auto", "size", NULL}, *const later[] = {"replicas", "transport", NULL};
+static const char *const balances[] = {"auto", "size", NULL}, *const later[] = {"transport", NULL};
 static const gp_key pipeline_keys[] = {
     {"devices", &gp_devices_type, .table = &gp_device_table, .unsaid = "[cpu]", .flags = GP_KEY_FIRST},
+    {"replicas", &replicas_type, .unsaid = "1"},
     {"balance", &gp_balance_type, .names = balances, .unsaid = "auto", .place = AT(balance_place)},
     {"together", &gp_together_type, .count = AT(together_count)},
     {"micro_batches", &gp_int_type, AT(micro_batches), .unsaid = "1", .integer = {1, GP_MAX_MICRO_BATCHES},

@@ -20,6 +20,8 @@ extern const gp_key_type gp_transforms_type, gp_devices_type, gp_balance_type, g
 /* A list that has another number of entries than there are stages. */
 gp_status gp_refuse_count(const gp_pipeline_config *pipeline, const gp_yaml *list, const char *what, const char *remedy,
                           gp_error *err);
+/* Gives each device so many replicas; there are none yet. */
+GP_MUST_USE gp_status gp_config_replicate(gp_pipeline_config *pipeline, int replicas, gp_place place, gp_error *err);
 void gp_free_transforms(gp_source_config *source);
 
 GP_MUST_USE gp_status gp_read_changes(gp_config *config, const gp_yaml *node, gp_error *err);

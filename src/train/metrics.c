@@ -240,7 +240,7 @@ static gp_status write_line(gp_metrics *metrics, json_t *object, gp_error *err) 
 /* One name, or one for each stage where they differ; "file": programs say it. NULL: no memory. */
 static json_t *describe_checkpoint(const gp_plan *plan) {
     const gp_checkpoint_mode *modes = plan->checkpoints;
-    int stages = plan->stages->count, same = 1;
+    int stages = plan->stages->numbers, same = 1;
     while (same < stages && modes[same] == modes[0]) same++;
     if (gp_plan_has_programs(plan)) return json_string("file");
     if (same == stages) return json_string(gp_checkpoint_mode_name(modes[0]));
@@ -253,7 +253,7 @@ static json_t *describe_checkpoint(const gp_plan *plan) {
 static json_t *describe_run(const gp_session *session) {
     const gp_config *config = session->config;
     json_t *balance = json_array(), *devices = json_array();
-    for (int s = 0; s < session->plan->stages->count; s++) append(&balance, json_integer(session->layers[s]));
+    for (int s = 0; s < session->plan->stages->numbers; s++) append(&balance, json_integer(session->layers[s]));
     for (int w = 0; w < session->plan->workers; w++) append(&devices, json_string(config->pipeline.devices[w].kind));
     return json_pack("{s:s, s:I, s:i, s:o, s:o, s:i, s:s, s:o, s:b, s:I, s:I, s:I, s:I, s:I}", "version", GP_VERSION,
                      "parameters", (json_int_t)gp_graph_param_elements(session->graph), "layers",

@@ -62,7 +62,7 @@ void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_s
     printf("%s], schedule %s, %d micro-batch%s, checkpoint %s; at most %s per %s\n", pipeline->stages > 16 ? ", …" : "",
            gp_schedule_kind_name(pipeline->schedule.kind), micro_batches, micro_batches == 1 ? "" : "es",
            gp_plan_checkpoint_text(checkpoint, session->plan), gp_bytes_text(bytes, arena),
-           pipeline->stages == pipeline->device_count ? "stage" : "worker");
+           pipeline->stages == pipeline->entry_count ? "stage" : "worker");
     print_source(session);
     gp_precision_advise(session, false, stdout);
     if (verbosity != GP_VERBOSE) { /* else the plan says it */

@@ -232,7 +232,7 @@ static gp_status find_few(searcher *s, gp_error *err) {
         if (search->threads <= search->processors) threads = d + 1;
     }
     if (search->threads <= search->processors || count == 1) return GP_OK;
-    pipeline.device_count = search->few = threads > 0 ? threads : 1;
+    pipeline.device_count = pipeline.entry_count = search->few = threads > 0 ? threads : 1;
     GP_RETURN_IF_FAILED(gp_config_devices_text(&pipeline, &search->few_devices, err));
     return gp_format_text(&s->few, err, "pipeline.devices=%s", search->few_devices);
 }
@@ -243,6 +243,9 @@ static gp_status find_sizes(searcher *s, gp_error *err) {
         gp_search_load(s->request->config, s->request->overrides, s->request->override_count, &s->search->config, err));
     const gp_config *config = s->search->config;
     GP_RETURN_IF_FAILED(check_model(config, err));
+    if (config->pipeline.replicated)
+        return gp_fail_at(err, GP_CONFIG, config->pipeline.devices[0].place,
+                          "pipeline.devices: --search does not know stages with replicas yet");
     int64_t batch = config->data.batch;
     int64_t most = batch < GP_MAX_MICRO_BATCHES ? batch : GP_MAX_MICRO_BATCHES;
     if (config->pipeline.micro_batches <= most) add_size(s, config->pipeline.micro_batches);
