@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from .timeline import COLLECTIVE, COMPUTE, COPY, SLOTS
 
 COPY_OPS = ("load", "send", "recv", "post", "collect")
-COLLECTIVE_OPS = ("norm", "clip", "barrier")
+ONCE_OPS = ("norm", "clip", "total", "reduce")  # in a mini-batch
+COLLECTIVE_OPS = (*ONCE_OPS, "barrier")
 _EDGE = re.compile(r"\b[ec](\d+)\b")
 
 
@@ -215,19 +216,19 @@ def feeds(nodes):
             found = [max(results)] if results else []
             sent[node.edge, m] = i
         elif op == "post":
-            results = [made[o, s, -1] for o in ("norm", "clip") if (o, s, -1) in made] or forward.get(s, [])
+            results = [made[o, s, -1] for o in ONCE_OPS if (o, s, -1) in made] or forward.get(s, [])
             found = [max(results)] if results else []
             posted.setdefault(node.edge, []).append(i)
         elif op == "collect":
             found = posted.get(node.edge, [])
             collected.setdefault(s, []).append(i)
-        elif op in ("step", "clip"):
+        elif op in ("step", "clip", "total", "reduce"):
             found = collected.get(s, [])[-1:]
-            found += [made[o, s, -1] for o in ("norm", "clip") if (o, s, -1) in made]
+            found += [made[o, s, -1] for o in ONCE_OPS if (o, s, -1) in made]
         if op == "F":
             forward[s] = [i]
         if op not in COPY_OPS:
-            made[op, s, -1 if op in ("norm", "clip", "step") else m] = i
+            made[op, s, -1 if op in (*ONCE_OPS, "step") else m] = i
         result.append(sorted(set(found)))
     return result
 

@@ -41,7 +41,7 @@ class Span:
     end: float
     step: int = -1  # Step.number; -1: in none
     lane: int = 0  # index in Worker.lanes
-    op: str = ""  # of the instruction: load F R B I W send recv norm clip step; "": not known
+    op: str = ""  # of the instruction: load F R B I W send recv norm clip total reduce step; "": not known
     stage: int = -1
     micro: int = -1  # micro-batch
     program: int = -1  # index in the plan's programs

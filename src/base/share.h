@@ -1,4 +1,5 @@
-/* How the samples of a micro-batch are shared out among the replicas of a stage. Pure functions; any thread. */
+/* How the samples of a micro-batch are shared out among the replicas of a stage: in contiguous shares, as large as one
+ * another but for the last ones. Pure functions; any thread. */
 #ifndef GP_BASE_SHARE_H
 #define GP_BASE_SHARE_H
 

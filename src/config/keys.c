@@ -131,6 +131,7 @@ gp_status gp_read_table(const gp_key_table *table, const gp_yaml *node, const gp
 }
 
 static bool is_said(const gp_key *key, const void *base) {
+    if (key->flags & GP_KEY_SHORT) return false;
     if (key->flags & GP_KEY_QUIET) return *(const bool *)((const char *)base + key->given);
     if (key->count) return *(const int *)((const char *)base + key->count) > 0;
     return key->unsaid || key->example || !key->type->is_said || key->type->is_said(key, base);

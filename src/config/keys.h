@@ -75,6 +75,7 @@ enum {
     GP_KEY_FIRST = 1,   /* is read before the others of its table */
     GP_KEY_UNNAMED = 2, /* messages name the mapping in its place, and it is written alone if nothing else is said */
     GP_KEY_QUIET = 4,   /* is written only if `given` is set */
+    GP_KEY_SHORT = 8,   /* short for what another key says, and never written */
 };
 
 /* Parts of a row. */

@@ -138,7 +138,7 @@ static gp_status rule_norm_commit(const gp_op_desc *desc, gp_op_sizes *sizes, gp
                             (long long)norm->rows_last);
     }
     if (norm->replicas > 1 && (pieces % norm->replicas != 0 || norm->rows_sample < 1))
-        return gp_op_refuse(desc, err, "%lld pieces of %lld replicas, and %lld rows of a sample", (long long)pieces,
+        return gp_op_refuse(desc, err, "%lld parts of %lld replicas, and %lld rows of a sample", (long long)pieces,
                             (long long)norm->replicas, (long long)norm->rows_sample);
     if (pieces > 1 || norm->rows_last > 1) return GP_OK;
     return gp_op_refuse(desc, err, "only one row, which has no unbiased variance");

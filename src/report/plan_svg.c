@@ -83,6 +83,8 @@ static mark_kind kind_of(const gp_instr *instr) {
     case GP_INSTR_RECV: return MARK_COPY;
     case GP_INSTR_NORM:
     case GP_INSTR_CLIP:
+    case GP_INSTR_TOTAL:
+    case GP_INSTR_REDUCE:
     case GP_INSTR_STEP: return MARK_UPDATE;
     default: return MARK_NONE;
     }

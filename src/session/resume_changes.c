@@ -221,8 +221,11 @@ static gp_status carry_machine(const merge *m, const differences *all, gp_error 
     return GP_OK;
 }
 
+/* All devices are alike, and all stages have as many replicas. */
 static bool are_alike(const gp_pipeline_config *a, const gp_pipeline_config *b) {
     const gp_device_config *first = &a->devices[0];
+    for (int e = 0; e < a->entry_count + b->entry_count; e++)
+        if ((e < a->entry_count ? a->replicas[e] : b->replicas[e - a->entry_count]) != a->replicas[0]) return false;
     for (int d = 0; d < a->device_count + b->device_count; d++) {
         const gp_device_config *it = d < a->device_count ? &a->devices[d] : &b->devices[d - a->device_count];
         if (strcmp(it->kind, first->kind) != 0 || it->threads != first->threads) return false;

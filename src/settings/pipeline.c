@@ -76,14 +76,7 @@ static gp_status read_replicas(const gp_key *key, const gp_yaml *node, const gp_
     return gp_config_replicate(pipeline, (int)replicas, node->place, err);
 }
 
-/* The devices are written with their replicas. */
-static void write_replicas(FILE *file, const gp_key *key, const void *base) {
-    (void)key;
-    (void)base;
-    fputs("1", file);
-}
-
-static const gp_key_type replicas_type = {"integer", read_replicas, write_replicas, NULL};
+static const gp_key_type replicas_type = {"integer", read_replicas, NULL, NULL};
 
 enum { LOCKSTEP_AUTO, LOCKSTEP_TRUE, LOCKSTEP_FALSE };
 static const char *const lockstep_names[] = {"auto", "true", "false", NULL};
@@ -120,7 +113,7 @@ static const gp_key_type lockstep_type = {"", read_lockstep, write_lockstep, NUL
 static const char *const balances[] = {"auto", "size", NULL}, *const later[] = {"transport", NULL};
 static const gp_key pipeline_keys[] = {
     {"devices", &gp_devices_type, .table = &gp_device_table, .unsaid = "[cpu]", .flags = GP_KEY_FIRST},
-    {"replicas", &replicas_type, .unsaid = "1"},
+    {"replicas", &replicas_type, .unsaid = "1", .flags = GP_KEY_SHORT},
     {"balance", &gp_balance_type, .names = balances, .unsaid = "auto", .place = AT(balance_place)},
     {"together", &gp_together_type, .count = AT(together_count)},
     {"micro_batches", &gp_int_type, AT(micro_batches), .unsaid = "1", .integer = {1, GP_MAX_MICRO_BATCHES},

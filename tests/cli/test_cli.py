@@ -606,6 +606,66 @@ class Cuts(Group):
                         self.assertEqual(results(folder), results(one))
 
 
+class Replicas(Group):
+    """Several devices for a stage."""
+
+    TWICE = ["--set", "pipeline.micro_batches=2", "--set", "data.drop_last=true"]
+
+    def train_on(self, devices, *changes):
+        return self.train("--set", "pipeline.devices=%s" % devices, *self.TWICE, *changes)
+
+    def test_models_are_equal_to_the_bit(self):
+        one = self.train_on("[[cpu, cpu]]")
+        ways = [("[cpu]", "--set", "pipeline.replicas=2"),
+                ("[cpu, cpu]", "--set", "pipeline.replicas=2", "--set", "pipeline.checkpoint=never"),
+                ("[[cpu, cpu], [cpu, cpu]]", "--set", "pipeline.lockstep=true"),
+                ("[{cpu: {count: 3}}]", "--set", "pipeline.replicas=2", "--set", "pipeline.balance=[2, 3, 3]")]
+        for devices, *changes in ways:
+            with self.subTest(devices=devices, changes=changes):
+                folder = self.train_on(devices, *changes)
+                self.assertEqual(read_model(folder), read_model(one))
+                self.assertEqual(results(folder), results(one))
+
+    def test_the_configuration_as_it_ran_runs_again(self):
+        one = self.train_on("[cpu, cpu]", "--set", "pipeline.replicas=2")
+        again = self.path("again")
+        self.expect(["-q", "-o", again, os.path.join(one, "config.yaml")], 0)
+        self.assertEqual(read_model(again), read_model(one))
+
+    def test_stages_may_have_different_numbers(self):
+        folder = self.train_on("[[cpu, cpu], cpu]", "--set", "pipeline.balance=[5, 3]")
+        start = read_lines(folder)[0]
+        self.assertEqual((start["balance"], start["devices"]), ([5, 3], ["cpu", "cpu", "cpu"]))
+        out = self.expect(["--plan", "c.yaml", *self.TWICE, "--set", "pipeline.devices=[[cpu, cpu], cpu]",
+                           "--set", "pipeline.balance=[5, 3]"], 0).out
+        self.assertIn("replicas     of each stage: 2, 1; below, each replica is a stage of its own\n", out)
+        self.assertRegex(out, r"  scatter     gradients of replicas +0 … 1 ")
+
+    def test_a_run_goes_on_with_another_cut(self):
+        whole = self.train_on("[[cpu, cpu]]")
+        part = self.train_on("[[cpu, cpu], [cpu, cpu]]", "--set", "train={epochs: 2, save_every: 2}", "--set", "train.steps=4")
+        self.expect(["-q", "--resume", "-o", part, "c.yaml", *self.TWICE, "--set", "pipeline.devices=[cpu]",
+                     "--set", "pipeline.replicas=2", "--set", "train={epochs: 2}"], 0)
+        self.assertEqual(read_model(part), read_model(whole))
+
+    def test_what_is_not_available_is_said_before_the_run(self):
+        cases = [
+            (["pipeline.devices=[[cpu, cpu], cpu]"],
+             "--set pipeline.devices=[[cpu, cpu], cpu]: pipeline.balance: stages have 2 and 1 replicas, which auto and size do not "
+             "know yet; give the layers of each stage, as in [3, 5]"),
+            (["pipeline.devices=[cpu]", "pipeline.replicas=3", "pipeline.micro_batches=4"],
+             "stage 0 has 3 replicas, and a micro-batch of 4 samples leaves none for replica 2: shares without a sample are not "
+             "available yet; take fewer replicas or micro_batches, data.drop_last, or mini-batches of another size"),
+        ]
+        for changes, sentence in cases:
+            with self.subTest(changes=changes):
+                sets = [word for change in changes for word in ("--set", change)]
+                process = self.run_program("-o", self.path("none"), "c.yaml", "--set", "data.drop_last=true", *sets)
+                self.assertEqual((process.returncode, process.err.count("\n")), (1, 1))
+                self.assertIn(sentence, process.err)
+                self.assertFalse(os.path.exists(self.path("none")))
+
+
 class Signals(Group):
     """Ctrl-C and SIGTERM."""
 

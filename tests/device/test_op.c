@@ -248,7 +248,7 @@ static void test_refuses_norms(void **state) {
             desc->attributes.norm.momentum = -0.5);
     REFUSES(NORM_COMMIT, 3, "op norm_commit: parts of 3 rows and a last part of 4", desc->attributes.norm.rows_full = 3;
             desc->attributes.norm.rows_last = 4);
-    REFUSES(NORM_COMMIT, 3, "op norm_commit: 4 pieces of 3 replicas, and 1 rows of a sample",
+    REFUSES(NORM_COMMIT, 3, "op norm_commit: 4 parts of 3 replicas, and 1 rows of a sample",
             desc->attributes.norm.replicas = 3;
             desc->attributes.norm.rows_sample = 1);
     REFUSES(NORM_COMMIT, 0, "op norm_commit: only one row, which has no unbiased variance",

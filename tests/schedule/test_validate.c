@@ -329,6 +329,42 @@ static void broken_halves_are_named(void **state) {
     toy_fini(&t);
 }
 
+/* Stage 0, and two replicas of another one, stages 1 and 2. Collectives: 0 gathers the losses of stage 2 on stage 1, 1
+ * broadcasts the scalars, 2 exchanges statistics, 3 scatters gradients, 4 exchanges their sums. */
+static void broken_replicas_are_named(void **state) {
+    (void)state;
+    static const edit edits[] = {
+        {1, "total s1", "", "x"},
+        {1, "total s1", "total s1\ntotal s1", "x"},
+        {2, "post s2 c0", "post s2 c0\ntotal s2", "x"},
+        {1, "collect s1 c0", "", "x"},
+        {2, "post s2 c0", "", "x"},
+        {1, "reduce s1", "", "x"},
+        {1, "reduce s1", "reduce s1\nreduce s1", "x"},
+        {1, "collect s1 c3", "", "x"},
+        {1, "post s1 c3", "", "x"},
+        {1, "collect s1 c4", "", "x"},
+        {1, "post s1 c4", "post s1 c4\npost s1 c4", "x"},
+        {0, "collect s0 c1", "collect s0 c1\npost s0 c3", "x"},
+        {0, "step s0", "reduce s0\nstep s0", "x"},
+        {0, "step s0", "total s0\nstep s0", "x"},
+        {2, "B s2 m0", "post s2 c3\nB s2 m0 saved=0", "x"},
+        {2, "F s2 m1", "post s2 c0\nF s2 m1 stash=1 saved=1 keep last", "x"},
+    };
+    static const edit with_norms[] = {
+        {1, "collect s1 c3", "", "x"},
+        {2, "step s2", "norm s2\nstep s2", "x"},
+    };
+    toy t;
+    toy_init_replicated(&t, (const int64_t[]){1, 1}, (const int[]){1, 2}, 2, NULL, 0);
+    check_edits(&t, toy_programs(&t, (toy_run){2, GP_CHECKPOINT_NEVER, false, true}), edits,
+                sizeof edits / sizeof *edits);
+    toy_add_norms(&t);
+    check_edits(&t, toy_programs(&t, (toy_run){2, GP_CHECKPOINT_NEVER, false, true}), with_norms,
+                sizeof with_norms / sizeof *with_norms);
+    toy_fini(&t);
+}
+
 static void broken_evaluation_is_named(void **state) {
     (void)state;
     static const edit edits[] = {
@@ -501,6 +537,7 @@ int main(void) {
         cmocka_unit_test(large_plans_are_valid),      cmocka_unit_test(broken_training_is_named),
         cmocka_unit_test(broken_norms_are_named),     cmocka_unit_test(norms_out_of_place_are_named),
         cmocka_unit_test(broken_keeping_is_named),    cmocka_unit_test(broken_halves_are_named),
+        cmocka_unit_test(broken_replicas_are_named),
         cmocka_unit_test(broken_evaluation_is_named), cmocka_unit_test(deadlocks_are_found),
         cmocka_unit_test(wrong_sizes_are_refused),    cmocka_unit_test(mutants_are_refused_or_harmless),
     };

@@ -18,6 +18,11 @@ static void add_use(gp_graph *graph, int value, int node) {
 }
 
 void toy_init(toy *t, const int64_t *balance, int stages, const toy_skip *skips, int skip_count) {
+    toy_init_replicated(t, balance, NULL, stages, skips, skip_count);
+}
+
+void toy_init_replicated(toy *t, const int64_t *balance, const int *replicas, int stages, const toy_skip *skips,
+                         int skip_count) {
     gp_graph *graph = &t->graph;
     int layers = 0;
     for (int s = 0; s < stages; s++) layers += (int)balance[s];
@@ -43,7 +48,13 @@ void toy_init(toy *t, const int64_t *balance, int stages, const toy_skip *skips,
     add_use(graph, layers + 1, layers);
     add_use(graph, GP_VALUE_TARGET, layers);
     gp_error err = {0};
-    const gp_stages_request request = {.graph = graph, .layers = balance, .numbers = stages};
+    const int64_t samples = 12;
+    const gp_stages_request request = {.graph = graph,
+                                       .layers = balance,
+                                       .replicas = replicas,
+                                       .numbers = stages,
+                                       .samples = &samples,
+                                       .sample_count = 1};
     if (gp_stages_create(&request, &t->stages, &err) != GP_OK) fail_msg("%s", err.text);
 }
 
