@@ -17,8 +17,8 @@ enum { RUN = 512 };
 
 static void add_squares(gp_double_sum *sum, const float *x, const float *target, int64_t count) {
     for (int64_t i = 0; i < count; i += GP_SUM_LANES) {
-        for (int64_t v = 0; v < GP_DOUBLE_VECTORS; v++) {
-            gp_doubles difference = gp_widen(x + i + v * GP_HALF) - gp_widen(target + i + v * GP_HALF);
+        for (int64_t v = 0; v < GP_WIDE_VECTORS; v++) {
+            gp_wide difference = gp_wide_load(x + i + v * GP_WIDE) - gp_wide_load(target + i + v * GP_WIDE);
             sum->part[v] += difference * difference;
         }
     }
@@ -30,10 +30,10 @@ static void add_bce(gp_double_sum *sum, const float *x, const float *target, int
     float rest[RUN];
     for (int64_t i = 0; i < count; i++) rest[i] = gp_log_of_one_and(gp_exponential(-fabsf(x[i])));
     for (int64_t i = 0; i < count; i += GP_SUM_LANES) {
-        for (int64_t v = 0; v < GP_DOUBLE_VECTORS; v++) {
-            int64_t at = i + v * GP_HALF;
-            gp_doubles logit = gp_widen(x + at), positive = gp_positive(logit);
-            sum->part[v] += gp_widen(rest + at) + (positive - logit * gp_widen(target + at));
+        for (int64_t v = 0; v < GP_WIDE_VECTORS; v++) {
+            int64_t at = i + v * GP_WIDE;
+            gp_wide logit = gp_wide_load(x + at), positive = gp_wide_positive(logit);
+            sum->part[v] += gp_wide_load(rest + at) + (positive - logit * gp_wide_load(target + at));
         }
     }
 }
@@ -95,15 +95,35 @@ static void mse_span(const void *context, float *const at[GP_SPAN_OPERANDS], int
     for (int64_t i = 0; i < count; i++) dx[i] = (float)(((double)x[i] - (double)target[i]) * scale);
 }
 
+/* e^−|x|; the same, or 1 where x is not negative; and 1/(1 + e^−|x|) in f32. */
+typedef struct bce_run {
+    float small[RUN], above[RUN], inverse[RUN];
+} bce_run;
+
+static void find_bce_run(const float *x, int64_t count, bce_run *out) {
+    for (int64_t i = 0; i < count; i++) {
+        float small = gp_exponential(-fabsf(x[i]));
+        out->small[i] = small;
+        out->above[i] = x[i] >= 0 ? 1 : small;
+        out->inverse[i] = 1 / (1 + small);
+    }
+}
+
+/* A step of Newton's makes f64 of the inverse, to 1e-13: a division in f64 costs more. The sigmoid is not rounded
+ * before the target is taken from it. */
 static void bce_span(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {
     const double scale = 1 / *(const double *)context;
-    float *dx = at[GP_ELEMENT_LOSS_BACKWARD_DX];
-    const float *x = at[GP_ELEMENT_LOSS_BACKWARD_X], *target = at[GP_ELEMENT_LOSS_BACKWARD_TARGET];
-    GP_INDEPENDENT
-    for (int64_t i = 0; i < count; i++) {
-        float small = gp_exponential(-fabsf(x[i])), above = x[i] >= 0 ? 1 : small;
-        double sigmoid = (double)above / (1 + (double)small);
-        dx[i] = (float)((sigmoid - (double)target[i]) * scale);
+    bce_run run;
+    for (int64_t begin = 0; begin < count; begin += RUN) {
+        int64_t some = count - begin < RUN ? count - begin : RUN;
+        float *dx = at[GP_ELEMENT_LOSS_BACKWARD_DX] + begin;
+        const float *target = at[GP_ELEMENT_LOSS_BACKWARD_TARGET] + begin;
+        find_bce_run(at[GP_ELEMENT_LOSS_BACKWARD_X] + begin, some, &run);
+        GP_INDEPENDENT
+        for (int64_t i = 0; i < some; i++) {
+            double near = (double)run.inverse[i], inverse = near * (2 - (1 + (double)run.small[i]) * near);
+            dx[i] = (float)(((double)run.above[i] * inverse - (double)target[i]) * scale);
+        }
     }
 }
 

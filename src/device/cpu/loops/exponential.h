@@ -20,21 +20,18 @@ static inline float gp_float_of(uint32_t bits) {
     return x;
 }
 
-/* e^x for x ≤ 0, within 1 unit in the last place: 2^n·e^r with |r| ≤ ln 2 / 2, the polynomial is Cephes' (Moshier,
- * expf). Below −87 it is 0. */
+/* e^x for x ≤ 0, within 1 unit in the last place: 2^n·e^r with |r| ≤ ln 2 / 2 and e^r = 1 + r + r²·P(r). P is the
+ * polynomial of degree 4 that comes nearest, within 4e-9 of e^r. Below −87 the result is 0. */
 static inline float gp_exponential(float x) {
     const float round = 0x1.8p23F; /* the sum's last bit is 1: it has no room for a fraction */
     float shifted = x * 1.44269504F + round;
     float n = shifted - round;
-    float r = (x - n * 0.693359375F) + n * 2.12194440e-4F;
-    float p = 1.9875691500e-4F;
-    p = p * r + 1.3981999507e-3F;
-    p = p * r + 8.3334519073e-3F;
-    p = p * r + 4.1665795894e-2F;
-    p = p * r + 1.6666665459e-1F;
-    p = p * r + 5.0000001201e-1F;
+    float r = (x - n * 0.693359375F) + n * 2.12194440e-4F; /* Cephes' two parts of ln 2 (Moshier, expf) */
+    float square = r * r;
+    float upper = 0.001381422199F * square + (0.008368898661F * r + 0.04166840572F);
+    float p = upper * square + (0.1666651913F * r + 0.4999999335F);
     float scale = gp_float_of((gp_bits_of(shifted) - gp_bits_of(round) + 127U) << 23);
-    float value = (p * r * r + r + 1) * scale;
+    float value = (p * square + r + 1) * scale;
     return x < -87 ? 0 : value;
 }
 

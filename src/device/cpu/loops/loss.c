@@ -43,19 +43,17 @@ static loss_loop loop_of(const gp_cpu_call *call) {
 
 /* The largest value; the first one if that is NaN, as no other is larger then. */
 static float largest_value(const float *x, int64_t classes) {
-    gp_floats most[GP_SUM_VECTORS];
-    float each[GP_SUM_LANES];
+    enum { VECTORS = 4, ELEMENTS = VECTORS * (int)GP_LANES };
+    gp_floats most[VECTORS];
+    float each[GP_LANES];
     int64_t c = 0;
-    for (int64_t v = 0; v < GP_SUM_VECTORS; v++) most[v] = gp_all(x[0]);
-    for (; c + GP_SUM_LANES <= classes; c += GP_SUM_LANES) {
-        for (int64_t v = 0; v < GP_SUM_VECTORS; v++) {
-            gp_floats its = gp_load(x + c + v * GP_LANES);
-            most[v] = gp_choose(its > most[v], its, most[v]);
-        }
-    }
-    for (int64_t v = 0; v < GP_SUM_VECTORS; v++) gp_store(each + v * GP_LANES, most[v]);
+    for (int64_t v = 0; v < VECTORS; v++) most[v] = gp_all(x[0]);
+    for (; c + ELEMENTS <= classes; c += ELEMENTS)
+        for (int64_t v = 0; v < VECTORS; v++) most[v] = gp_larger(gp_load(x + c + v * GP_LANES), most[v]);
+    for (; c + GP_LANES <= classes; c += GP_LANES) most[0] = gp_larger(gp_load(x + c), most[0]);
+    gp_store(each, gp_larger(gp_larger(most[0], most[1]), gp_larger(most[2], most[3])));
     float value = each[0];
-    for (int64_t l = 1; l < GP_SUM_LANES; l++) value = each[l] > value ? each[l] : value;
+    for (int64_t l = 1; l < GP_LANES; l++) value = each[l] > value ? each[l] : value;
     for (; c < classes; c++) value = x[c] > value ? x[c] : value;
     return value;
 }
@@ -95,7 +93,7 @@ static double exp_sum(const float *x, int64_t classes, float most) {
             for (int64_t i = 0; i < GP_SUM_LANES; i++) e[whole + i] = gp_exponential(room[i] - most);
         }
         for (int64_t i = 0; i < count; i += GP_SUM_LANES)
-            for (int64_t v = 0; v < GP_DOUBLE_VECTORS; v++) sum.part[v] += gp_widen(e + i + v * GP_HALF);
+            for (int64_t v = 0; v < GP_WIDE_VECTORS; v++) sum.part[v] += gp_wide_load(e + i + v * GP_WIDE);
     }
     return gp_double_total(&sum, NULL, 0);
 }
@@ -106,8 +104,8 @@ static double spread_sum(const float *x, int64_t classes, double most, double re
     double last[GP_SUM_LANES];
     int64_t c = 0;
     for (; c + GP_SUM_LANES <= classes; c += GP_SUM_LANES)
-        for (int64_t v = 0; v < GP_DOUBLE_VECTORS; v++)
-            sum.part[v] += gp_all_doubles(rest) + (gp_all_doubles(most) - gp_widen(x + c + v * GP_HALF));
+        for (int64_t v = 0; v < GP_WIDE_VECTORS; v++)
+            sum.part[v] += gp_wide_all(rest) + (gp_wide_all(most) - gp_wide_load(x + c + v * GP_WIDE));
     for (int64_t i = 0; c + i < classes; i++) last[i] = rest + (most - (double)x[c + i]);
     return gp_double_total(&sum, last, classes - c);
 }
@@ -161,7 +159,7 @@ static double sum_of(const float *x, int64_t count) {
     float room[GP_SUM_LANES];
     for (int64_t i = 0; i < count; i += GP_SUM_LANES) {
         const float *at = count - i < GP_SUM_LANES ? gp_padded(x + i, count - i, room, 0) : x + i;
-        for (int64_t v = 0; v < GP_DOUBLE_VECTORS; v++) sum.part[v] += gp_widen(at + v * GP_HALF);
+        for (int64_t v = 0; v < GP_WIDE_VECTORS; v++) sum.part[v] += gp_wide_load(at + v * GP_WIDE);
     }
     return gp_double_total(&sum, NULL, 0);
 }
@@ -173,7 +171,8 @@ static void row_gradient(const float *x, float *dx, int64_t classes, int64_t tar
     for (int64_t c = 0; c < classes; c++) dx[c] = gp_exponential(x[c] - most);
     const double share = smoothing / (double)classes, factor = 1 / sum_of(dx, classes), scale = 1 / divisor;
     const double right = ((double)dx[target] * factor - (1 - smoothing + share)) * scale;
-    for (int64_t c = 0; c < classes; c++) dx[c] = (float)(((double)dx[c] * factor - share) * scale);
+    const double slope = factor * scale, offset = share * scale;
+    for (int64_t c = 0; c < classes; c++) dx[c] = (float)((double)dx[c] * slope - offset);
     dx[target] = (float)right;
 }
 
