@@ -42,7 +42,8 @@ static inline void gp_add_deviation_lanes(const float *x, int64_t pitch, int64_t
         squares[v] = gp_wide_load(its->squares + c + v * GP_WIDE, lanes);
     }
     for (int64_t r = 0; r < rows; r++) {
-        if (vectors * GP_WIDE >= GP_LINE && rows == GP_ROWS_AT_ONCE) gp_fetch(x + (r + GP_ROWS_AT_ONCE) * pitch + c);
+        for (int64_t v = 0; v < vectors; v++)
+            if (v * GP_WIDE % GP_LINE == 0) gp_fetch(x + (r + GP_ROWS_AT_ONCE) * pitch + c + v * GP_WIDE);
         for (int64_t v = 0; v < vectors; v++) {
             gp_wide difference = gp_wide_load(x + r * pitch + c + v * GP_WIDE, lanes) - center[v];
             sum[v] += difference;
@@ -56,15 +57,9 @@ static inline void gp_add_deviation_lanes(const float *x, int64_t pitch, int64_t
 }
 
 static inline void gp_add_deviations(const float *x, int64_t pitch, int64_t rows, int64_t columns, gp_deviations *its) {
-    enum { LINE = (int)GP_LINE / (int)GP_WIDE };
     int64_t c = 0;
-    if (columns == GP_FEW) {
-        gp_add_deviation_lanes(x, pitch, rows, 0, GP_VECTORS, GP_WIDE, its);
-        return;
-    }
-    for (; c + 2 * GP_WIDE <= columns && columns < GP_FEW; c += 2 * GP_WIDE)
-        gp_add_deviation_lanes(x, pitch, rows, c, 2, GP_WIDE, its);
-    for (; c + GP_LINE <= columns; c += GP_LINE) gp_add_deviation_lanes(x, pitch, rows, c, LINE, GP_WIDE, its);
+    for (; c + GP_FEW <= columns; c += GP_FEW) gp_add_deviation_lanes(x, pitch, rows, c, GP_VECTORS, GP_WIDE, its);
+    for (; c + 2 * GP_WIDE <= columns; c += 2 * GP_WIDE) gp_add_deviation_lanes(x, pitch, rows, c, 2, GP_WIDE, its);
     for (; c + GP_WIDE <= columns; c += GP_WIDE) gp_add_deviation_lanes(x, pitch, rows, c, 1, GP_WIDE, its);
     for (; c + GP_WIDE / 2 <= columns; c += GP_WIDE / 2) gp_add_deviation_lanes(x, pitch, rows, c, 1, GP_WIDE / 2, its);
     for (; c < columns; c++) {
@@ -83,10 +78,9 @@ static inline void gp_block_statistics(const float *x, int64_t pitch, int64_t ro
     gp_deviations its;
     gp_find_center(x, pitch, rows, columns, its.center);
     for (int64_t c = 0; c < columns; c++) its.sum[c] = its.squares[c] = 0;
-    int64_t r = 0;
-    for (; columns > GP_FEW && r + GP_ROWS_AT_ONCE <= rows; r += GP_ROWS_AT_ONCE)
-        gp_add_deviations(x + r * pitch, pitch, GP_ROWS_AT_ONCE, columns, &its);
-    gp_add_deviations(x + r * pitch, pitch, rows - r, columns, &its);
+    int64_t step = columns > GP_FEW ? GP_ROWS_AT_ONCE : rows;
+    for (int64_t r = 0; r < rows; r += step)
+        gp_add_deviations(x + r * pitch, pitch, rows - r < step ? rows - r : step, columns, &its);
     for (int64_t c = 0; c < columns; c++) {
         double shift = (double)its.sum[c] / (double)rows;
         mean[c] = (double)its.center[c] + shift;
@@ -146,7 +140,8 @@ static inline void gp_add_gradient_lanes(const gp_gradients *its, gp_through thr
         sums[v] = gp_wide_load(to->sums + c + v * GP_WIDE, lanes);
     }
     for (int64_t r = row; r < row + rows; r++) {
-        if (rows == GP_ROWS_AT_ONCE && c % GP_LINE == 0) gp_fetch_gradients(its, through, r + GP_ROWS_AT_ONCE, c);
+        for (int64_t v = 0; v < vectors; v++)
+            if (v * GP_WIDE % GP_LINE == 0) gp_fetch_gradients(its, through, r + GP_ROWS_AT_ONCE, c + v * GP_WIDE);
         for (int64_t v = 0; v < vectors; v++) {
             int64_t at = c + v * GP_WIDE;
             gp_wide difference =
@@ -191,7 +186,9 @@ static inline void gp_add_gradient_column(const gp_gradients *its, gp_through th
 static inline void gp_add_gradients(const gp_gradients *its, gp_through through, int64_t row, int64_t rows,
                                     int64_t columns, gp_gradient_sums *to) {
     int64_t c = 0;
-    for (; c + 2 * GP_WIDE <= columns && columns <= GP_FEW; c += 2 * GP_WIDE)
+    for (; c + GP_FEW <= columns; c += GP_FEW)
+        gp_add_gradient_lanes(its, through, row, rows, c, GP_VECTORS, GP_WIDE, to);
+    for (; c + 2 * GP_WIDE <= columns; c += 2 * GP_WIDE)
         gp_add_gradient_lanes(its, through, row, rows, c, 2, GP_WIDE, to);
     for (; c + GP_WIDE <= columns; c += GP_WIDE) gp_add_gradient_lanes(its, through, row, rows, c, 1, GP_WIDE, to);
     for (; c + GP_WIDE / 2 <= columns; c += GP_WIDE / 2)
@@ -205,10 +202,9 @@ static inline void gp_block_gradients(const gp_gradients *block, gp_through thro
     const gp_gradients its = *block;
     gp_gradient_sums to;
     for (int64_t c = 0; c < columns; c++) to.products[c] = to.sums[c] = 0;
-    int64_t r = 0;
-    for (; columns > GP_FEW && r + GP_ROWS_AT_ONCE <= rows; r += GP_ROWS_AT_ONCE)
-        gp_add_gradients(&its, through, r, GP_ROWS_AT_ONCE, columns, &to);
-    gp_add_gradients(&its, through, r, rows - r, columns, &to);
+    int64_t step = columns > GP_FEW ? GP_ROWS_AT_ONCE : rows;
+    for (int64_t r = 0; r < rows; r += step)
+        gp_add_gradients(&its, through, r, rows - r < step ? rows - r : step, columns, &to);
     for (int64_t c = 0; c < columns; c++) {
         products[c] = (double)to.products[c];
         sums[c] = (double)to.sums[c];

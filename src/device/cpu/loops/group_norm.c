@@ -146,6 +146,17 @@ static void find_statistics(const group_loop *loop, const group_item *item, doub
     for (int64_t g = 0; g < item->groups; g++) inverse[g] = 1 / sqrt(squares[g] / (double)item->elements + loop->eps);
 }
 
+static inline void apply_lanes(const group_loop *loop, const float *x, float *y, int64_t rows, const float *m,
+                               const float *scale, const float *shift, int64_t vectors, int64_t lanes) {
+    for (int64_t r = 0; r < rows; r++, x += loop->at.x.rows.pitch, y += loop->to.rows.pitch) {
+        for (int64_t v = 0; v < vectors; v++) {
+            int64_t c = v * GP_WIDE;
+            gp_wide difference = gp_wide_load(x + c, lanes) - gp_wide_load(m + c, lanes);
+            gp_wide_store(y + c, difference * gp_wide_load(scale + c, lanes) + gp_wide_load(shift + c, lanes), lanes);
+        }
+    }
+}
+
 /* y = (x − m)·scale + shift, with the mean's rounding to m made up for in the shift. */
 static void apply_tile(const group_loop *loop, const group_item *item, const tile *t, const double *mean,
                        const double *inverse) {
@@ -161,11 +172,19 @@ static void apply_tile(const group_loop *loop, const group_item *item, const til
         shift[c] = (float)(((double)m[c] - center[c]) * factor[c] +
                            (loop->at.beta.at ? (double)loop->at.beta.at[t->column + c] : 0));
     }
-    for (int64_t r = 0; r < loop->rows; r++) {
-        const float *x = row_of(&loop->at.x, item->row + r, t->column);
-        float *y = loop->to.at + (item->row + r) * loop->to.rows.pitch + t->column;
-        GP_INDEPENDENT
-        for (int64_t c = 0; c < columns; c++) y[c] = (x[c] - m[c]) * scale[c] + shift[c];
+    for (int64_t row = 0; row < loop->rows; row += GP_ROWS_AT_ONCE) {
+        int64_t rows = loop->rows - row < GP_ROWS_AT_ONCE ? loop->rows - row : GP_ROWS_AT_ONCE, c = 0;
+        const float *x = row_of(&loop->at.x, item->row + row, t->column);
+        float *y = loop->to.at + (item->row + row) * loop->to.rows.pitch + t->column;
+        for (; c + GP_FEW <= columns; c += GP_FEW)
+            apply_lanes(loop, x + c, y + c, rows, m + c, scale + c, shift + c, GP_VECTORS, GP_WIDE);
+        for (; c + GP_WIDE <= columns; c += GP_WIDE)
+            apply_lanes(loop, x + c, y + c, rows, m + c, scale + c, shift + c, 1, GP_WIDE);
+        for (; c + GP_WIDE / 2 <= columns; c += GP_WIDE / 2)
+            apply_lanes(loop, x + c, y + c, rows, m + c, scale + c, shift + c, 1, GP_WIDE / 2);
+        for (; c < columns; c++)
+            for (int64_t r = 0; r < rows; r++)
+                y[r * loop->to.rows.pitch + c] = (x[r * loop->at.x.rows.pitch + c] - m[c]) * scale[c] + shift[c];
     }
 }
 
