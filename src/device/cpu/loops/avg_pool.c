@@ -167,7 +167,11 @@ static void hand_out_rows(void *context, int64_t begin, int64_t end) {
             const float *dy = loop->from + at * loop->from_pitch;
             float *dx = loop->to + place * loop->to_pitch;
             int64_t columns = last - place < kernel ? last - place : kernel;
-            put_share(loop, dy, divisor_of(loop, oh, ow), dx, columns);
+            double divisor = divisor_of(loop, oh, ow);
+            if (columns == 2)
+                put_share(loop, dy, divisor, dx, 2);
+            else
+                put_share(loop, dy, divisor, dx, columns);
         }
         clear_places(loop, place, last);
     }
