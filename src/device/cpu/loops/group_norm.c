@@ -381,29 +381,46 @@ static void load_stats(const group_loop *loop, int64_t sample, int64_t column, i
     }
 }
 
-/* Rows [row, row+rows), at most GP_ROWS_AT_ONCE. by_row: each row has one mean, else each column. */
+/* Columns from c on, `halves` of GP_WIDE: 1 or an even number. */
+static inline void add_weight_lanes(const group_loop *loop, bool by_row, const float *x, const float *dy, int64_t rows,
+                                    int64_t c, int64_t halves, weight_sums *to) {
+    enum { HALF = (int)GP_WIDE / 2 };
+    gp_wide_doubles products[4], sums[4];
+    int64_t lanes = halves == 1 ? HALF : GP_WIDE;
+    for (int64_t h = 0; h < halves; h++) {
+        products[h] = gp_wide_load_doubles(to->products + c + h * HALF);
+        sums[h] = gp_wide_load_doubles(to->sums + c + h * HALF);
+    }
+    for (int64_t r = 0; r < rows; r++, x += loop->at.x.rows.pitch, dy += loop->at.dy.rows.pitch) {
+        for (int64_t h = 0; h < halves; h += 2) {
+            int64_t at = h * HALF;
+            if (at % GP_LINE == 0) gp_fetch(x + GP_ROWS_AT_ONCE * loop->at.x.rows.pitch + at);
+            if (at % GP_LINE == 0) gp_fetch(dy + GP_ROWS_AT_ONCE * loop->at.dy.rows.pitch + at);
+            gp_wide mean = by_row ? gp_wide_all(to->mean[r]) : gp_wide_load(to->mean + c + at, lanes);
+            gp_wide inverse = by_row ? gp_wide_all(to->inverse[r]) : gp_wide_load(to->inverse + c + at, lanes);
+            gp_wide gradient = gp_wide_load(dy + at, lanes);
+            gp_wide product = gradient * ((gp_wide_load(x + at, lanes) - mean) * inverse);
+            products[h] += gp_wide_low(product);
+            sums[h] += gp_wide_low(gradient);
+            if (halves == 1) continue;
+            products[h + 1] += gp_wide_high(product);
+            sums[h + 1] += gp_wide_high(gradient);
+        }
+    }
+    for (int64_t h = 0; h < halves; h++) {
+        gp_wide_store_doubles(to->products + c + h * HALF, products[h]);
+        gp_wide_store_doubles(to->sums + c + h * HALF, sums[h]);
+    }
+}
+
+/* Rows [row, row+rows), at most GP_ROWS_AT_ONCE with by_row. by_row: each row has one mean, else each column. */
 static inline void add_weights(const group_loop *loop, bool by_row, int64_t row, int64_t rows, int64_t column,
                                int64_t columns, weight_sums *to) {
     int64_t x_pitch = loop->at.x.rows.pitch, dy_pitch = loop->at.dy.rows.pitch, c = 0;
     const float *x = row_of(&loop->at.x, row, column), *dy = row_of(&loop->at.dy, row, column);
-    for (; c + GP_LANES <= columns; c += GP_LANES) {
-        gp_doubles products[2] = {gp_load_doubles(to->products + c), gp_load_doubles(to->products + c + GP_LANES / 2)};
-        gp_doubles sums[2] = {gp_load_doubles(to->sums + c), gp_load_doubles(to->sums + c + GP_LANES / 2)};
-        for (int64_t r = 0; r < rows; r++) {
-            gp_floats mean = by_row ? gp_all(to->mean[r]) : gp_load(to->mean + c);
-            gp_floats inverse = by_row ? gp_all(to->inverse[r]) : gp_load(to->inverse + c);
-            gp_floats gradient = gp_load(dy + r * dy_pitch + c);
-            gp_floats product = gradient * ((gp_load(x + r * x_pitch + c) - mean) * inverse);
-            products[0] += gp_low(product);
-            products[1] += gp_high(product);
-            sums[0] += gp_low(gradient);
-            sums[1] += gp_high(gradient);
-        }
-        for (int64_t h = 0; h < 2; h++) {
-            gp_store_doubles(to->products + c + h * (GP_LANES / 2), products[h]);
-            gp_store_doubles(to->sums + c + h * (GP_LANES / 2), sums[h]);
-        }
-    }
+    for (; c + 2 * GP_WIDE <= columns; c += 2 * GP_WIDE) add_weight_lanes(loop, by_row, x + c, dy + c, rows, c, 4, to);
+    for (; c + GP_WIDE <= columns; c += GP_WIDE) add_weight_lanes(loop, by_row, x + c, dy + c, rows, c, 2, to);
+    for (; c + GP_WIDE / 2 <= columns; c += GP_WIDE / 2) add_weight_lanes(loop, by_row, x + c, dy + c, rows, c, 1, to);
     for (; c < columns; c++) {
         for (int64_t r = 0; r < rows; r++) {
             int64_t which = by_row ? r : c;
@@ -414,11 +431,12 @@ static inline void add_weights(const group_loop *loop, bool by_row, int64_t row,
     }
 }
 
-/* Rows up to the end of the sample or of the block, at most GP_ROWS_AT_ONCE. */
+/* Rows up to the end of the sample or of the block: at most GP_ROWS_AT_ONCE, but all of few columns. */
 static int64_t rows_together(const group_loop *loop, bool by_row, int64_t row, int64_t last) {
     int64_t end = by_row ? last : (row / loop->rows + 1) * loop->rows;
     if (end > last) end = last;
-    return end - row < GP_ROWS_AT_ONCE ? end - row : GP_ROWS_AT_ONCE;
+    int64_t most = !by_row && loop->at.x.rows.width <= GP_FEW ? GP_COLUMN_ROWS : GP_ROWS_AT_ONCE;
+    return end - row < most ? end - row : most;
 }
 
 static void weights_block(void *context, int64_t block, int64_t row, int64_t rows, int64_t column, int64_t columns) {
@@ -439,8 +457,6 @@ static void weights_block(void *context, int64_t block, int64_t row, int64_t row
         }
         if (by_row)
             add_weights(loop, true, row, some, column, columns, &to);
-        else if (some == GP_ROWS_AT_ONCE)
-            add_weights(loop, false, row, GP_ROWS_AT_ONCE, column, columns, &to);
         else
             add_weights(loop, false, row, some, column, columns, &to);
         row += some;

@@ -63,8 +63,17 @@ static inline void take_larger(gp_wide *best, gp_wide_ints *place, gp_wide x, in
 #endif
 }
 
+/* Large windows walk through many rows at once, which the hardware does not see. */
+enum { LINE = 16, AHEAD = 512 }; /* floats */
+
+static inline void fetch_window(const window *its, int64_t rows, int64_t channel) {
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < 2; c++) gp_fetch(its->x + r * its->row_step + c * its->step + channel + AHEAD);
+}
+
 static inline void max_lanes(const window *its, int64_t rows, int64_t columns, int64_t channel, int64_t lanes) {
     const float *x = its->x + channel;
+    if (columns > 2 && channel % LINE == 0) fetch_window(its, rows, channel);
     gp_wide best = gp_wide_load(x, lanes);
     gp_wide_ints place = (gp_wide_ints){0} + its->k;
     for (int64_t r = 0; r < rows; r++)
