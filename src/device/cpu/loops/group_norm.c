@@ -206,29 +206,37 @@ static void forward_items(void *context, int64_t begin, int64_t end) {
     }
 }
 
-/* Samples of one row: a group lies in one piece. Items are groups. y = ((x − m)·d + rest)·gamma + beta, where rest
- * makes up for the mean's rounding to m. */
-static void forward_spans(void *context, int64_t begin, int64_t end) {
-    const group_loop *loop = context;
+/* Samples of one row: a group lies in one piece. Items are groups. */
+
+/* y = ((x − m)·d + rest)·gamma + beta, where rest makes up for the mean's rounding to m. */
+static void apply_span(const group_loop *loop, int64_t item, const float *x, double mean, double squares) {
+    int64_t width = loop->width, row = item / loop->groups, group = item % loop->groups, column = group * width;
     const float *gamma = loop->at.gamma.at, *beta = loop->at.beta.at;
-    int64_t width = loop->width;
-    for (int64_t i = begin; i < end; i++) {
-        int64_t row = i / loop->groups, group = i % loop->groups, column = group * width;
-        const float *x = row_of(&loop->at.x, row, column);
-        float *y = loop->to.at + row * loop->to.rows.pitch + column;
-        double mean, squares;
-        gp_span_statistics(x, width, &mean, &squares);
-        double inverse = 1 / sqrt(squares / (double)width + loop->eps);
-        float m = (float)mean, d = (float)inverse, rest = (float)(((double)m - mean) * inverse);
-        GP_INDEPENDENT
-        for (int64_t c = 0; c < width; c++) {
-            float value = (x[c] - m) * d + rest;
-            if (gamma) value *= gamma[column + c];
-            if (beta) value += beta[column + c];
-            y[c] = value;
-        }
-        store_stats(loop, row, group, mean, inverse);
+    float *y = loop->to.at + row * loop->to.rows.pitch + column;
+    double inverse = 1 / sqrt(squares / (double)width + loop->eps);
+    float m = (float)mean, d = (float)inverse, rest = (float)(((double)m - mean) * inverse);
+    GP_INDEPENDENT
+    for (int64_t c = 0; c < width; c++) {
+        float value = (x[c] - m) * d + rest;
+        if (gamma) value *= gamma[column + c];
+        if (beta) value += beta[column + c];
+        y[c] = value;
     }
+    store_stats(loop, row, group, mean, inverse);
+}
+
+static inline void apply_spans(const group_loop *loop, int64_t item, int64_t spans) {
+    const float *x[GP_SPANS];
+    double mean[GP_SPANS], squares[GP_SPANS];
+    for (int64_t s = 0; s < spans; s++)
+        x[s] = row_of(&loop->at.x, (item + s) / loop->groups, (item + s) % loop->groups * loop->width);
+    gp_span_statistics(x, spans, loop->width, mean, squares);
+    for (int64_t s = 0; s < spans; s++) apply_span(loop, item + s, x[s], mean[s], squares[s]);
+}
+
+static void forward_spans(void *context, int64_t begin, int64_t end) {
+    for (; begin + GP_SPANS <= end; begin += GP_SPANS) apply_spans(context, begin, GP_SPANS);
+    for (; begin < end; begin++) apply_spans(context, begin, 1);
 }
 
 /* Items, or single groups where a sample is one row. */
@@ -331,27 +339,41 @@ static void backward_items(void *context, int64_t begin, int64_t end) {
 }
 
 /* Samples of one row. Items are groups. */
-static void backward_spans(void *context, int64_t begin, int64_t end) {
-    const group_loop *loop = context;
-    int64_t width = loop->width;
-    for (int64_t i = begin; i < end; i++) {
-        int64_t row = i / loop->groups, group = i % loop->groups, column = group * width;
-        const float *x = row_of(&loop->at.x, row, column), *dy = row_of(&loop->at.dy, row, column);
-        const float *gamma = loop->at.gamma.at ? loop->at.gamma.at + column : NULL, *stats = stats_at(loop, row, group);
-        float *dx = loop->to.at + row * loop->to.rows.pitch + column;
-        float m = stats[0], d = stats[1];
-        double sum, product;
-        gp_span_gradients(x, dy, gamma, m, width, &product, &sum);
-        float shift = (float)(sum / (double)width);
-        float slope = (float)((double)d * (double)d * product / (double)width);
-        if (gamma) {
-            GP_INDEPENDENT
-            for (int64_t c = 0; c < width; c++) dx[c] = d * (dy[c] * gamma[c] - shift - (x[c] - m) * slope);
-        } else {
-            GP_INDEPENDENT
-            for (int64_t c = 0; c < width; c++) dx[c] = d * (dy[c] - shift - (x[c] - m) * slope);
-        }
+
+static void backward_span(const group_loop *loop, int64_t item, const gp_gradient_span *span, double product,
+                          double sum) {
+    int64_t width = loop->width, row = item / loop->groups, group = item % loop->groups;
+    const float *x = span->x, *dy = span->dy, *gamma = span->gamma;
+    float *dx = loop->to.at + row * loop->to.rows.pitch + group * width;
+    float m = span->mean, d = stats_at(loop, row, group)[1];
+    float shift = (float)(sum / (double)width);
+    float slope = (float)((double)d * (double)d * product / (double)width);
+    if (gamma) {
+        GP_INDEPENDENT
+        for (int64_t c = 0; c < width; c++) dx[c] = d * (dy[c] * gamma[c] - shift - (x[c] - m) * slope);
+    } else {
+        GP_INDEPENDENT
+        for (int64_t c = 0; c < width; c++) dx[c] = d * (dy[c] - shift - (x[c] - m) * slope);
     }
+}
+
+static inline void find_span_gradients(const group_loop *loop, int64_t item, int64_t spans) {
+    gp_gradient_span span[GP_SPANS];
+    double products[GP_SPANS], sums[GP_SPANS];
+    for (int64_t s = 0; s < spans; s++) {
+        int64_t row = (item + s) / loop->groups, group = (item + s) % loop->groups, column = group * loop->width;
+        span[s].x = row_of(&loop->at.x, row, column);
+        span[s].dy = row_of(&loop->at.dy, row, column);
+        span[s].gamma = loop->at.gamma.at ? loop->at.gamma.at + column : NULL;
+        span[s].mean = stats_at(loop, row, group)[0];
+    }
+    gp_span_gradients(span, spans, loop->width, products, sums);
+    for (int64_t s = 0; s < spans; s++) backward_span(loop, item + s, &span[s], products[s], sums[s]);
+}
+
+static void backward_spans(void *context, int64_t begin, int64_t end) {
+    for (; begin + GP_SPANS <= end; begin += GP_SPANS) find_span_gradients(context, begin, GP_SPANS);
+    for (; begin < end; begin++) find_span_gradients(context, begin, 1);
 }
 
 static void run_group_norm_backward_data(const gp_cpu_call *call) {
