@@ -7,33 +7,33 @@
 
 /* As wide as the registers: what adds in f64 is bound by instructions, not by memory. */
 #if defined(__AVX512F__)
-enum { GP_WIDE = 8 };
+enum { GP_F64_LANES = 8 };
 #else
-enum { GP_WIDE = (int)GP_LANES / 2 };
+enum { GP_F64_LANES = (int)GP_LANES / 2 };
 #endif
-enum { GP_WIDE_VECTORS = (int)GP_SUM_LANES / (int)GP_WIDE };
-typedef double gp_wide __attribute__((vector_size(GP_WIDE * 8)));
+enum { GP_F64_VECTORS = (int)GP_SUM_LANES / (int)GP_F64_LANES };
+typedef double gp_f64s __attribute__((vector_size(GP_F64_LANES * 8)));
 
 typedef struct gp_double_sum {
-    gp_wide part[GP_WIDE_VECTORS];
+    gp_f64s part[GP_F64_VECTORS];
 } gp_double_sum;
 
-static inline gp_wide gp_wide_all(double value) {
-    return value - (gp_wide){0};
+static inline gp_f64s gp_f64s_all(double value) {
+    return value - (gp_f64s){0};
 }
 
-static inline gp_wide gp_wide_load(const float *from) {
+static inline gp_f64s gp_f64s_load(const float *from) {
 #if defined(__AVX512F__)
-    return (gp_wide)_mm512_cvtps_pd(_mm256_loadu_ps(from));
+    return (gp_f64s)_mm512_cvtps_pd(_mm256_loadu_ps(from));
 #else
     return gp_widen(from);
 #endif
 }
 
 /* 0 if the value is not above 0. */
-static inline gp_wide gp_wide_positive(gp_wide value) {
-    typedef int64_t longs __attribute__((vector_size(GP_WIDE * 8)));
-    return (gp_wide)((longs)value & (longs)(value > (gp_wide){0}));
+static inline gp_f64s gp_f64s_positive(gp_f64s value) {
+    typedef int64_t longs __attribute__((vector_size(GP_F64_LANES * 8)));
+    return (gp_f64s)((longs)value & (longs)(value > (gp_f64s){0}));
 }
 
 /* `rest`: the `count` last elements, fewer than GP_SUM_LANES; NULL: none. */

@@ -17,8 +17,8 @@ enum { RUN = 512 };
 
 static void add_squares(gp_double_sum *sum, const float *x, const float *target, int64_t count) {
     for (int64_t i = 0; i < count; i += GP_SUM_LANES) {
-        for (int64_t v = 0; v < GP_WIDE_VECTORS; v++) {
-            gp_wide difference = gp_wide_load(x + i + v * GP_WIDE) - gp_wide_load(target + i + v * GP_WIDE);
+        for (int64_t v = 0; v < GP_F64_VECTORS; v++) {
+            gp_f64s difference = gp_f64s_load(x + i + v * GP_F64_LANES) - gp_f64s_load(target + i + v * GP_F64_LANES);
             sum->part[v] += difference * difference;
         }
     }
@@ -30,10 +30,10 @@ static void add_bce(gp_double_sum *sum, const float *x, const float *target, int
     float rest[RUN];
     for (int64_t i = 0; i < count; i++) rest[i] = gp_log_of_one_and(gp_exponential(-fabsf(x[i])));
     for (int64_t i = 0; i < count; i += GP_SUM_LANES) {
-        for (int64_t v = 0; v < GP_WIDE_VECTORS; v++) {
-            int64_t at = i + v * GP_WIDE;
-            gp_wide logit = gp_wide_load(x + at), positive = gp_wide_positive(logit);
-            sum->part[v] += gp_wide_load(rest + at) + (positive - logit * gp_wide_load(target + at));
+        for (int64_t v = 0; v < GP_F64_VECTORS; v++) {
+            int64_t at = i + v * GP_F64_LANES;
+            gp_f64s logit = gp_f64s_load(x + at), positive = gp_f64s_positive(logit);
+            sum->part[v] += gp_f64s_load(rest + at) + (positive - logit * gp_f64s_load(target + at));
         }
     }
 }

@@ -1,6 +1,7 @@
 /* The ops relu, add, copy, fill and flatten. */
 #include "device/cpu/loops/loops.h"
 #include "device/cpu/loops/sample.h"
+#include "device/cpu/loops/transpose.h"
 #include "device/cpu/loops/vector.h"
 
 #include <string.h>
@@ -99,7 +100,7 @@ static void run_fill(const gp_cpu_call *call) {
 const gp_cpu_loop GP_CPU_LOOP(fill) = {.compute = run_fill};
 
 /* Flatten and its reverse transpose [places, width] of each sample, in tiles so that both sides stay in the cache. */
-enum { TILE_WIDTH = 16, TILE_PLACES = 64 };
+enum { TILE_WIDTH = 16, FETCHED_PLACES = 1024 /* of strips that stay in the second cache */ };
 
 typedef struct flatten_loop {
     sample_view picture;
@@ -109,20 +110,50 @@ typedef struct flatten_loop {
     bool back; /* from flat to rows */
 } flatten_loop;
 
-static void flatten_tile(const flatten_loop *loop, float *rows, float *flat, int64_t place, int64_t channel) {
-    const sample_view *view = &loop->picture;
-    int64_t last_place = place + TILE_PLACES < view->places ? place + TILE_PLACES : view->places;
-    int64_t last_channel = channel + TILE_WIDTH < view->width ? channel + TILE_WIDTH : view->width;
-    for (int64_t c = channel; c < last_channel; c++) {
-        float *line = flat + (view->channels_last ? c * view->places : c);
-        int64_t step = view->channels_last ? 1 : view->width;
-        for (int64_t p = place; p < last_place; p++) {
-            if (loop->back)
-                rows[p * view->pitch + c] = line[p * step];
-            else
-                line[p * step] = rows[p * view->pitch + c];
+/* A block of the picture: GP_LANES places and as many channels. */
+static inline void flatten_block(const flatten_loop *loop, float *rows, float *flat) {
+    if (loop->back)
+        gp_transpose_block(flat, loop->picture.places, rows, loop->picture.pitch);
+    else
+        gp_transpose_block(rows, loop->picture.pitch, flat, loop->picture.places);
+}
+
+/* The hardware does not see the order of either side: one has 64 bytes in each place, the other as many rows as there
+ * are channels. Both are fetched a strip ahead, which halves the time and more beyond the second cache. */
+static inline void fetch_next_strip(const flatten_loop *loop, const float *rows, const float *flat) {
+    const float *next = flat + loop->picture.places * TILE_WIDTH;
+    for (int64_t i = 0; i < GP_LANES; i++) gp_fetch(rows + i * loop->picture.pitch + TILE_WIDTH);
+    for (int64_t i = 0; i < GP_LANES; i++) gp_fetch(next + i * TILE_WIDTH);
+}
+
+/* The last block ends with the last place or channel: it does some again. Channels of a place follow one another, so
+ * that lines of the cache on the picture's side are done at once. */
+static void flatten_strip(const flatten_loop *loop, float *rows, float *flat, int64_t channels) {
+    int64_t places = loop->picture.places, pitch = loop->picture.pitch;
+    if (places < GP_LANES || channels < GP_LANES) {
+        for (int64_t c = 0; c < channels; c++) {
+            for (int64_t p = 0; p < places; p++) {
+                float *row = rows + p * pitch + c, *line = flat + c * places + p;
+                *(loop->back ? row : line) = *(loop->back ? line : row);
+            }
+        }
+        return;
+    }
+    bool fetch = places <= FETCHED_PLACES && channels == TILE_WIDTH;
+    for (int64_t p = 0; p < places; p += GP_LANES) {
+        int64_t place = p < places - GP_LANES ? p : places - GP_LANES;
+        if (fetch) fetch_next_strip(loop, rows + place * pitch, flat + place * TILE_WIDTH);
+        for (int64_t c = 0; c < channels; c += GP_LANES) {
+            int64_t channel = c < channels - GP_LANES ? c : channels - GP_LANES;
+            flatten_block(loop, rows + place * pitch + channel, flat + channel * places + place);
         }
     }
+}
+
+static void copy_strip(const flatten_loop *loop, float *rows, float *flat, int64_t channels) {
+    const sample_view *view = &loop->picture;
+    for (int64_t p = 0; p < view->places; p++, rows += view->pitch, flat += view->width)
+        memcpy(loop->back ? rows : flat, loop->back ? flat : rows, (size_t)channels * sizeof *rows);
 }
 
 static void flatten_samples(void *context, int64_t begin, int64_t end) {
@@ -130,10 +161,14 @@ static void flatten_samples(void *context, int64_t begin, int64_t end) {
     const sample_view *view = &loop->picture;
     int64_t strips = (view->width + TILE_WIDTH - 1) / TILE_WIDTH;
     for (int64_t i = begin; i < end; i++) {
-        float *rows = loop->rows + i / strips * view->places * view->pitch;
+        int64_t channel = i % strips * TILE_WIDTH;
+        int64_t channels = view->width - channel < TILE_WIDTH ? view->width - channel : TILE_WIDTH;
+        float *rows = loop->rows + i / strips * view->places * view->pitch + channel;
         float *flat = loop->flat + i / strips * loop->flat_pitch;
-        for (int64_t p = 0; p < view->places; p += TILE_PLACES)
-            flatten_tile(loop, rows, flat, p, i % strips * TILE_WIDTH);
+        if (view->channels_last)
+            flatten_strip(loop, rows, flat + channel * view->places, channels);
+        else
+            copy_strip(loop, rows, flat + channel, channels);
     }
 }
 
