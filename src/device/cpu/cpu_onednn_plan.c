@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "device/cpu/cpu_conv_products.h"
+#include "device/cpu/cpu_conv_shares.h"
 #include "device/cpu/cpu_onednn.h"
 
 /* libgomp's; clang has no omp.h for it. */
@@ -28,6 +29,7 @@ void gp_cpu_onednn_release(gp_prepared *prepared) {
     }
     step_fini(&plan->main);
     gp_conv_products_destroy(&plan->products);
+    gp_conv_shares_destroy(&plan->shares);
     free(plan);
     prepared->context = NULL;
 }

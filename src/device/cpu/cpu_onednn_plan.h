@@ -30,11 +30,13 @@ typedef struct gp_onednn_argument {
 } gp_onednn_argument;
 
 struct gp_conv_products;
+struct gp_conv_shares;
 
 /* The context of a prepared op. */
 typedef struct gp_onednn_plan {
-    gp_onednn_step main;               /* without a primitive: the products are in its place */
+    gp_onednn_step main;               /* without a primitive: products or shares are in its place */
     struct gp_conv_products *products; /* of cpu_conv_products.h; NULL: none */
+    struct gp_conv_shares *shares;     /* of cpu_conv_shares.h; NULL: none */
     gp_conv_method method;             /* of a convolution */
     int arguments;
     gp_onednn_argument argument[GP_ONEDNN_ARGUMENTS];
