@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -480,6 +481,85 @@ static void test_what_is_shared(void **state) {
     }
 }
 
+/* The most threads of libgomp that an op has asked for; the linker puts this in the place of libgomp's function. */
+static atomic_int most_threads;
+void __real_omp_set_num_threads(int threads);
+void __wrap_omp_set_num_threads(int threads);
+void __wrap_omp_set_num_threads(int threads) {
+    if (threads > most_threads) most_threads = threads;
+    __real_omp_set_num_threads(threads);
+}
+
+/* Runs an op, with weights in the device's format or plain ones. */
+static int threads_of_libgomp(gp_op_kind kind, const int64_t *corner, uint32_t threads) {
+    shared_op its;
+    size_t bytes;
+    prepare_shared(&its, kind, corner, threads, GP_FORMAT_ANY);
+    most_threads = 0;
+    free(run_at(its.prepared, &its.t, 0, 1, &bytes));
+    forget_shared(&its);
+    return most_threads;
+}
+
+static int threads_of_linear(int64_t rows, int64_t in, int64_t out) {
+    gp_error err = {0};
+    shared_op its;
+    size_t bytes;
+    const int64_t x[] = {rows, in}, w[] = {out, in}, y[] = {rows, out};
+    gp_op_case_make(GP_OP_LINEAR_FORWARD, 0, GP_F32, &its.t.op_case);
+    gp_op_desc *desc = &its.t.op_case.desc;
+    desc->threads = MOST_THREADS;
+    desc->operand[GP_LINEAR_FORWARD_X] = gp_tensor_plain(GP_F32, 2, x);
+    desc->operand[GP_LINEAR_FORWARD_W] = gp_tensor_plain(GP_F32, 2, w);
+    desc->operand[GP_LINEAR_FORWARD_Y] = gp_tensor_plain(GP_F32, 2, y);
+    desc->operand[GP_LINEAR_FORWARD_B] = (gp_tensor){0};
+    ASSERT_OK(gp_op_cache_create(&its.cache, &err));
+    ASSERT_OK(gp_op_prepare(its.cache, &gp_cpu_kind, desc, &its.prepared, &err));
+    trial_fill(&its.t);
+    most_threads = 0;
+    free(run_at(its.prepared, &its.t, 0, 1, &bytes));
+    forget_shared(&its);
+    return most_threads;
+}
+
+/* Reorders weights from plain to the device's format. */
+static int threads_of_reorder(const int64_t *corner) {
+    gp_error err = {0};
+    shared_op conv, its;
+    size_t bytes;
+    prepare_shared(&conv, GP_OP_CONV_FORWARD, corner, MOST_THREADS, GP_FORMAT_ANY);
+    gp_op_case_make(GP_OP_REORDER, 0, GP_F32, &its.t.op_case);
+    gp_op_desc *desc = &its.t.op_case.desc;
+    desc->threads = MOST_THREADS;
+    desc->operand[GP_REORDER_X] = desc->operand[GP_REORDER_Y] = conv.t.op_case.desc.operand[GP_CONV_FORWARD_W];
+    desc->operand[GP_REORDER_X].format = GP_FORMAT_PLAIN;
+    desc->operand[GP_REORDER_Y].format = conv.prepared->operand[GP_CONV_FORWARD_W].format;
+    ASSERT_OK(gp_op_cache_create(&its.cache, &err));
+    ASSERT_OK(gp_op_prepare(its.cache, &gp_cpu_kind, desc, &its.prepared, &err));
+    trial_fill(&its.t);
+    most_threads = 0;
+    free(run_at(its.prepared, &its.t, 0, 1, &bytes));
+    forget_shared(&its);
+    forget_shared(&conv);
+    return most_threads;
+}
+
+/* libgomp's other threads sleep through what is shared, and through what one thread does sooner than they wake. */
+static void test_who_wakes(void **state) {
+    (void)state;
+    static const int64_t shared[] = {7, 8, 16, 32, 3, 1, 1, 1}, one[] = {1, 8, 16, 32, 3, 1, 1, 1};
+    static const int64_t small[] = {4, 4, 64, 96, 3, 1, 1, 1}, large[] = {4, 4, 96, 96, 3, 1, 1, 1};
+    for (int k = 0; k < KINDS; k++) {
+        for (uint32_t threads = 2; threads <= MOST_THREADS; threads++)
+            assert_int_equal(threads_of_libgomp(kinds[k], shared, threads), 1);
+        assert_int_equal(threads_of_libgomp(kinds[k], one, MOST_THREADS), MOST_THREADS);
+    }
+    assert_int_equal(threads_of_linear(16, 64, 10), 1);
+    assert_int_equal(threads_of_linear(512, 1024, 1024), MOST_THREADS);
+    assert_int_equal(threads_of_reorder(small), 1);
+    assert_int_equal(threads_of_reorder(large), MOST_THREADS);
+}
+
 /* The workspace has the second gradients, and no more than these and scratchpads if one thread has none. */
 static void test_partial_gradients(void **state) {
     (void)state;
@@ -936,6 +1016,7 @@ int main(void) {
         cmocka_unit_test(test_shares),
         cmocka_unit_test(test_what_is_shared),
         cmocka_unit_test(test_partial_gradients),
+        cmocka_unit_test(test_who_wakes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,7 +16,7 @@ enum { WORKSPACE = -1, MOST_ARGUMENTS = GP_ONEDNN_ARGUMENTS + 1 };
 /* One primitive with its arguments, the scratchpad among them. */
 typedef struct execution {
     dnnl_primitive_t primitive;
-    int count;
+    int threads, count;
     dnnl_exec_arg_t argument[MOST_ARGUMENTS];
     struct source {
         int operand;   /* whose address the argument gets; WORKSPACE */
@@ -56,6 +56,7 @@ static bool has_scratchpad(const gp_onednn_step *step) {
 static dnnl_status_t bind_step(gp_bound *bound, const gp_onednn_step *step, execution **out) {
     execution *e = *out = &bound->execution[bound->count++];
     e->primitive = step->primitive;
+    e->threads = step->threads;
     if (!has_scratchpad(step)) return dnnl_success;
     return add(e, DNNL_ARG_SCRATCHPAD, step->scratchpad, (struct source){WORKSPACE, 0});
 }
@@ -149,7 +150,7 @@ static dnnl_status_t run_all(const gp_cpu_call *call) {
         if (i == bound->reads && plan->shares) status = gp_conv_shares_run(plan, bound->shares, call);
         if (i == bound->count || status != dnnl_success) break;
         /* The number belongs to the calling thread, and one thread may run ops of several devices (tests do). */
-        omp_set_num_threads((int)call->prepared->desc.threads);
+        omp_set_num_threads(bound->execution[i].threads);
         status = execute(&bound->execution[i], call);
     }
     return status == dnnl_success ? dnnl_stream_wait(call->onednn) : status;
