@@ -210,6 +210,9 @@ static samples measured[GP_CONV_METHODS][KINDS];
 static void add_sample(const gp_conv_shape *shape, int kind, int method, double took) {
     samples *s = &measured[method][kind];
     gp_conv_work work = gp_conv_work_of(shape, kinds[kind], (gp_conv_method)method, gp_conv_isa_now(), threads);
+    bool waking =
+        method == GP_CONV_DIRECT && threads > 1 && !gp_conv_is_shared(shape, kinds[kind], gp_conv_isa_now(), threads);
+    if (waking) took = fmax(took - GP_CONV_WAKING, 0.001);
     const double term[TERMS] = {1e-9 * work.flops, 1e-9 * work.weights, 1e-9 * work.moved, 1e-3 * work.products};
     if (s->next == MOST) return;
     memcpy(s->term[s->next], term, sizeof term);

@@ -116,6 +116,7 @@ static const row rows[] = {
     {"flatten", GP_OP_FLATTEN, FORM_FLAT, {64, 7, 7, 32}, 0, 0, false},
     {"flatten", GP_OP_FLATTEN, FORM_FLAT, {64, 14, 14, 256}, 0, 0, false},
     {"unflatten", GP_OP_UNFLATTEN, FORM_FLAT, {64, 7, 7, 32}, 0, 0, false},
+    {"unflatten", GP_OP_UNFLATTEN, FORM_FLAT, {64, 14, 14, 256}, 0, 0, false},
     {"dropout", GP_OP_DROPOUT, FORM_ALIKE, UNET, 0, 0, false},
     {"dropout of channels", GP_OP_DROPOUT, FORM_ALIKE, UNET, 1, 0, false},
     {"dropout of channels", GP_OP_DROPOUT, FORM_ALIKE, DEEP, 1, 0, false},

@@ -38,7 +38,7 @@ done
 
 sizes() {
     GPIPE_TEST_SIZE=large GPIPE_TEST_SEED=$seed ctest --test-dir "$build" --output-on-failure --timeout 36000 \
-        -R '^(bits|delays|fuse|cuda_order|cuda_faults|cli_mnist)$'
+        -R '^(bits|delays|fuse|cuda_order|cuda_faults|cli_mnist|exponential)$'
 }
 calls() {
     "$build/tests/test_failing_reads" 1000000 && "$build/tests/test_failing_runs" 1000000

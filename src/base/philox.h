@@ -33,17 +33,24 @@ typedef enum gp_random_purpose {
     GP_RANDOM_AUGMENT = 5,
 } gp_random_purpose;
 
+/* What each round multiplies by and adds to the key. */
+#define GP_PHILOX_FACTOR_0 0xD2511F53U
+#define GP_PHILOX_FACTOR_1 0xCD9E8D57U
+#define GP_PHILOX_STEP_0   0x9E3779B9U
+#define GP_PHILOX_STEP_1   0xBB67AE85U
+enum { GP_PHILOX_ROUNDS = 10 };
+
 static inline gp_philox gp_philox_draw(uint64_t seed, gp_philox counter) {
     uint32_t key0 = (uint32_t)seed;
     uint32_t key1 = (uint32_t)(seed >> 32);
-    for (int round = 0; round < 10; round++) {
-        uint64_t product0 = (uint64_t)0xD2511F53U * counter.word[0];
-        uint64_t product1 = (uint64_t)0xCD9E8D57U * counter.word[2];
+    for (int round = 0; round < GP_PHILOX_ROUNDS; round++) {
+        uint64_t product0 = (uint64_t)GP_PHILOX_FACTOR_0 * counter.word[0];
+        uint64_t product1 = (uint64_t)GP_PHILOX_FACTOR_1 * counter.word[2];
         gp_philox next = {{(uint32_t)(product1 >> 32) ^ counter.word[1] ^ key0, (uint32_t)product1,
                            (uint32_t)(product0 >> 32) ^ counter.word[3] ^ key1, (uint32_t)product0}};
         counter = next;
-        key0 += 0x9E3779B9U;
-        key1 += 0xBB67AE85U;
+        key0 += GP_PHILOX_STEP_0;
+        key1 += GP_PHILOX_STEP_1;
     }
     return counter;
 }

@@ -457,8 +457,13 @@ static void make_flatten(maker *m) {
 
 /* Relu, activations, add, dropout: all reals of one shape, the last operand the output. */
 static void make_elementwise(maker *m) {
+    /* For dropout: more places, channels and elements than are done at once; draws that belong to two channels. */
+    static const int64_t corners[][5] = {{4, 2, 17, 19, 5},  {4, 1, 5, 5, 70},   {4, 2, 7, 7, 70},
+                                         {3, 2, 70, 67, 0},  {2, 3, 5000, 0, 0}, {4, 2, 300, 1, 3},
+                                         {4, 1, 23, 23, 66}, {4, 1, 23, 23, 66}, {4, 1, 23, 23, 66}};
     int64_t dim[GP_TENSOR_MAX_RANK];
     int rank = draw_values(m, dim);
+    draw_corner(m, 14, corners, sizeof corners / sizeof corners[0], &rank, dim);
     int last = (int)m->out->desc.operands - 1;
     for (int i = 0; i < last; i++) put_like(m, i, rank, dim, GP_CASE_TIES);
     put_like(m, last, rank, dim, GP_CASE_OUTPUT);

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +30,6 @@
 static const gp_op_kind kinds[] = {GP_OP_CONV_FORWARD, GP_OP_CONV_BACKWARD_DATA, GP_OP_CONV_BACKWARD_WEIGHTS};
 enum { KINDS = 3, TOLERANCE_SHARE = 500000 /* 2e-6 */ };
 
-/* ThreadSanitizer does not see libgomp's barriers, but these methods have none. */
 enum { MOST_THREADS = 3 };
 
 static bool is_conv(gp_op_kind kind) {
@@ -211,7 +211,7 @@ static void test_against_ref(void **state) {
         for (int k = 0; k < KINDS; k++) {
             int checked = 0;
             for (int number = 0; number < CASES; number += GP_OP_CASES_STEP) {
-                uint32_t threads = m == GP_CONV_DIRECT ? 1 : 1 + (uint32_t)number % MOST_THREADS;
+                uint32_t threads = 1 + (uint32_t)number % MOST_THREADS;
                 check_against_ref(kinds[k], (gp_conv_method)m, number, threads, false, &checked);
                 check_against_ref(kinds[k], (gp_conv_method)m, number, threads, true, &checked);
             }
@@ -268,8 +268,7 @@ static void check_bits(gp_op_kind kind, gp_conv_method method, int number) {
     trial t;
     gp_op_cache *cache;
     void *first = NULL;
-    make_case(kind, number, method == GP_CONV_DIRECT ? 1 : 1 + (uint32_t)number % MOST_THREADS,
-              number % 2 && method != GP_CONV_DIRECT, &t.op_case);
+    make_case(kind, number, 1 + (uint32_t)number % MOST_THREADS, number % 2 && method != GP_CONV_DIRECT, &t.op_case);
     if (!is_possible(&t.op_case, method)) return;
     trial_fill(&t);
     ASSERT_OK(gp_op_cache_create(&cache, &err));
@@ -342,6 +341,246 @@ static void test_threads(void **state) {
     int divided = 0;
     for (int number = 0; number < CASES; number++) check_threads(number, &divided);
     assert_true(divided > 5);
+}
+
+/* ---- shares of samples ------------------------------------------------------------------------------------------- */
+
+/* A convolution with the weights as it chooses them for several threads, and its operands. */
+typedef struct shared_op {
+    gp_device_kind device;
+    gp_op_cache *cache;
+    const gp_prepared *prepared;
+    trial t;
+} shared_op;
+
+static void prepare_shared(shared_op *its, gp_op_kind kind, const int64_t *corner, uint32_t threads, gp_format format) {
+    gp_error err = {0};
+    its->device = kind_of(GP_CONV_DIRECT);
+    make_case(kind, 0, threads, false, &its->t.op_case);
+    its->t.op_case.desc = describe(kind, corner, threads);
+    its->t.op_case.desc.operand[weights_of(kind)].format = format;
+    ASSERT_OK(gp_op_cache_create(&its->cache, &err));
+    ASSERT_OK(gp_op_prepare(its->cache, &its->device, &its->t.op_case.desc, &its->prepared, &err));
+    trial_fill(&its->t);
+}
+
+static void forget_shared(shared_op *its) {
+    trial_fini(&its->t);
+    gp_op_cache_destroy(&its->cache);
+}
+
+static int picture_of(gp_op_kind kind, gp_operand_name name, gp_operand_name or_name) {
+    for (int i = 0; i < gp_op_operand_count(kind); i++) {
+        gp_operand_name its = gp_op_operand_named(kind, i);
+        if (its == name || its == or_name) return i;
+    }
+    fail();
+    return 0;
+}
+
+/* Copies samples [first, first + of `some`) of both pictures, and the weights and the bias. */
+static void copy_samples(const shared_op *all, const shared_op *some, int64_t first, int64_t samples) {
+    gp_op_kind kind = all->prepared->desc.kind;
+    for (int i = 0; i < (int)all->prepared->desc.operands; i++) {
+        if (!all->prepared->desc.operand[i].present) continue;
+        bool picture = i == picture_of(kind, GP_NAME_X, GP_NAME_DX) || i == picture_of(kind, GP_NAME_Y, GP_NAME_DY);
+        size_t bytes = gp_tensor_bytes(&some->prepared->desc.operand[i]);
+        size_t skipped = picture ? bytes / (size_t)samples * (size_t)first : 0;
+        memcpy(some->t.host[i], (const char *)all->t.host[i] + skipped, bytes);
+    }
+}
+
+/* What one thread computes of each share alone, put together: the samples one after another, or gradients added up. */
+static float *by_hand(const shared_op *all, const int64_t *corner, int threads, size_t bytes) {
+    gp_op_kind kind = all->prepared->desc.kind;
+    int64_t samples = corner[0], first = 0;
+    size_t written = 0;
+    float *want = calloc(1, bytes);
+    assert_non_null(want);
+    for (int share = 0; share < threads; share++) {
+        int64_t of_share[8];
+        size_t share_bytes = 0;
+        shared_op some;
+        memcpy(of_share, corner, sizeof of_share);
+        of_share[0] = samples / threads + (share < samples % threads);
+        prepare_shared(&some, kind, of_share, 1, all->prepared->operand[weights_of(kind)].format);
+        copy_samples(all, &some, first, of_share[0]);
+        float *result = run_at(some.prepared, &some.t, 0, 1, &share_bytes);
+        if (kind == GP_OP_CONV_BACKWARD_WEIGHTS) {
+            assert_int_equal(share_bytes, bytes);
+            for (size_t i = 0; i < bytes / sizeof(float); i++) want[i] = share ? want[i] + result[i] : result[i];
+        } else {
+            assert_true(written + share_bytes <= bytes);
+            memcpy((char *)want + written, result, share_bytes);
+            written += share_bytes;
+        }
+        free(result);
+        forget_shared(&some);
+        first += of_share[0];
+    }
+    return want;
+}
+
+/* Each thread computes its share of the samples as one thread does that has no others, and gradients of weights are
+ * added in the order of the shares: the same bits. */
+static void test_shares(void **state) {
+    (void)state;
+    static const int64_t shapes[][8] = {{4, 6, 16, 32, 3, 1, 1, 1}, {5, 6, 16, 32, 3, 1, 1, 1},
+                                        {9, 7, 3, 16, 5, 2, 2, 1},  {3, 4, 20, 24, 1, 1, 0, 1},
+                                        {6, 5, 7, 9, 3, 1, 2, 2},   {12, 1, 64, 64, 3, 1, 1, 1}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        for (uint32_t threads = 2; threads <= MOST_THREADS; threads++) {
+            for (int k = 0; k < KINDS; k++) {
+                shared_op all;
+                size_t bytes = 0;
+                prepare_shared(&all, kinds[k], shapes[i], threads, GP_FORMAT_ANY);
+                gp_conv_shape shape = gp_conv_shape_of(&all.prepared->desc);
+                assert_true(gp_conv_is_shared(&shape, kinds[k], gp_conv_isa_now(), threads));
+                float *got = run_at(all.prepared, &all.t, 0, 1, &bytes);
+                float *want = by_hand(&all, shapes[i], (int)threads, bytes);
+                if (memcmp(got, want, bytes) != 0)
+                    fail_msg("shape %zu, op %d, %u threads: not what the shares are alone", i, k, threads);
+                free(got);
+                free(want);
+                forget_shared(&all);
+            }
+        }
+    }
+}
+
+/* Samples are divided if each thread has one, no second gradient is large, and none waits long for a larger share. */
+static void test_what_is_shared(void **state) {
+    (void)state;
+    static const struct {
+        int64_t shape[8];
+        uint32_t threads;
+        bool shared[KINDS];
+    } cases[] = {
+        {{8, 48, 32, 32, 3, 1, 1, 1}, 1, {false, false, false}},
+        {{8, 48, 32, 32, 3, 1, 1, 1}, 2, {true, true, true}},
+        {{1, 7, 512, 512, 3, 1, 1, 1}, 2, {false, false, false}},
+        {{2, 7, 16, 16, 3, 1, 1, 1}, 3, {false, false, false}},
+        {{3, 7, 16, 16, 3, 1, 1, 1}, 3, {true, true, true}},
+        {{8, 7, 256, 1024, 1, 1, 0, 1}, 2, {true, true, true}}, /* 1 MiB */
+        {{9, 2, 256, 1024, 1, 1, 0, 1}, 3, {true, true, false}},
+        {{8, 7, 256, 1025, 1, 1, 0, 1}, 2, {true, true, false}},
+        {{3, 8, 16, 16, 3, 1, 1, 1}, 2, {true, true, true}}, /* 2 + 1, but little work */
+        {{7, 112, 64, 64, 3, 1, 1, 1}, 2, {false, false, false}},
+        {{8, 112, 64, 64, 3, 1, 1, 1}, 2, {true, true, true}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int isa = 0; isa < GP_CONV_ISAS; isa++) {
+            for (int k = 0; k < KINDS; k++) {
+                gp_op_desc desc = describe(kinds[k], cases[i].shape, cases[i].threads);
+                gp_conv_shape s = gp_conv_shape_of(&desc);
+                bool is = gp_conv_is_shared(&s, kinds[k], (gp_conv_isa)isa, cases[i].threads);
+                if (is != cases[i].shared[k])
+                    fail_msg("case %zu, %s, op %d: %d", i, gp_conv_isa_name((gp_conv_isa)isa), k, is);
+            }
+        }
+    }
+}
+
+/* The most threads of libgomp that an op has asked for; the linker puts this in the place of libgomp's function. */
+static atomic_int most_threads;
+void __real_omp_set_num_threads(int threads);
+void __wrap_omp_set_num_threads(int threads);
+void __wrap_omp_set_num_threads(int threads) {
+    if (threads > most_threads) most_threads = threads;
+    __real_omp_set_num_threads(threads);
+}
+
+/* Runs an op, with weights in the device's format or plain ones. */
+static int threads_of_libgomp(gp_op_kind kind, const int64_t *corner, uint32_t threads) {
+    shared_op its;
+    size_t bytes;
+    prepare_shared(&its, kind, corner, threads, GP_FORMAT_ANY);
+    most_threads = 0;
+    free(run_at(its.prepared, &its.t, 0, 1, &bytes));
+    forget_shared(&its);
+    return most_threads;
+}
+
+static int threads_of_linear(int64_t rows, int64_t in, int64_t out) {
+    gp_error err = {0};
+    shared_op its;
+    size_t bytes;
+    const int64_t x[] = {rows, in}, w[] = {out, in}, y[] = {rows, out};
+    gp_op_case_make(GP_OP_LINEAR_FORWARD, 0, GP_F32, &its.t.op_case);
+    gp_op_desc *desc = &its.t.op_case.desc;
+    desc->threads = MOST_THREADS;
+    desc->operand[GP_LINEAR_FORWARD_X] = gp_tensor_plain(GP_F32, 2, x);
+    desc->operand[GP_LINEAR_FORWARD_W] = gp_tensor_plain(GP_F32, 2, w);
+    desc->operand[GP_LINEAR_FORWARD_Y] = gp_tensor_plain(GP_F32, 2, y);
+    desc->operand[GP_LINEAR_FORWARD_B] = (gp_tensor){0};
+    ASSERT_OK(gp_op_cache_create(&its.cache, &err));
+    ASSERT_OK(gp_op_prepare(its.cache, &gp_cpu_kind, desc, &its.prepared, &err));
+    trial_fill(&its.t);
+    most_threads = 0;
+    free(run_at(its.prepared, &its.t, 0, 1, &bytes));
+    forget_shared(&its);
+    return most_threads;
+}
+
+/* Reorders weights from plain to the device's format. */
+static int threads_of_reorder(const int64_t *corner) {
+    gp_error err = {0};
+    shared_op conv, its;
+    size_t bytes;
+    prepare_shared(&conv, GP_OP_CONV_FORWARD, corner, MOST_THREADS, GP_FORMAT_ANY);
+    gp_op_case_make(GP_OP_REORDER, 0, GP_F32, &its.t.op_case);
+    gp_op_desc *desc = &its.t.op_case.desc;
+    desc->threads = MOST_THREADS;
+    desc->operand[GP_REORDER_X] = desc->operand[GP_REORDER_Y] = conv.t.op_case.desc.operand[GP_CONV_FORWARD_W];
+    desc->operand[GP_REORDER_X].format = GP_FORMAT_PLAIN;
+    desc->operand[GP_REORDER_Y].format = conv.prepared->operand[GP_CONV_FORWARD_W].format;
+    ASSERT_OK(gp_op_cache_create(&its.cache, &err));
+    ASSERT_OK(gp_op_prepare(its.cache, &gp_cpu_kind, desc, &its.prepared, &err));
+    trial_fill(&its.t);
+    most_threads = 0;
+    free(run_at(its.prepared, &its.t, 0, 1, &bytes));
+    forget_shared(&its);
+    forget_shared(&conv);
+    return most_threads;
+}
+
+/* libgomp's other threads sleep through what is shared, and through what one thread does sooner than they wake. */
+static void test_who_wakes(void **state) {
+    (void)state;
+    static const int64_t shared[] = {7, 8, 16, 32, 3, 1, 1, 1}, one[] = {1, 8, 16, 32, 3, 1, 1, 1};
+    static const int64_t small[] = {4, 4, 64, 96, 3, 1, 1, 1}, large[] = {4, 4, 96, 96, 3, 1, 1, 1};
+    for (int k = 0; k < KINDS; k++) {
+        for (uint32_t threads = 2; threads <= MOST_THREADS; threads++)
+            assert_int_equal(threads_of_libgomp(kinds[k], shared, threads), 1);
+        assert_int_equal(threads_of_libgomp(kinds[k], one, MOST_THREADS), MOST_THREADS);
+    }
+    assert_int_equal(threads_of_linear(16, 64, 10), 1);
+    assert_int_equal(threads_of_linear(512, 1024, 1024), MOST_THREADS);
+    assert_int_equal(threads_of_reorder(small), 1);
+    assert_int_equal(threads_of_reorder(large), MOST_THREADS);
+}
+
+/* The workspace has the second gradients, and no more than these and scratchpads if one thread has none. */
+static void test_partial_gradients(void **state) {
+    (void)state;
+    static const int64_t small[] = {6, 6, 64, 96, 3, 1, 1, 1}, large[] = {4, 4, 512, 513, 1, 1, 0, 1};
+    const size_t bytes = 64 * 96 * 9 * sizeof(float);
+    for (uint32_t threads = 2; threads <= MOST_THREADS; threads++) {
+        shared_op one, several;
+        prepare_shared(&one, GP_OP_CONV_BACKWARD_WEIGHTS, small, 1, GP_FORMAT_ANY);
+        prepare_shared(&several, GP_OP_CONV_BACKWARD_WEIGHTS, small, threads, GP_FORMAT_ANY);
+        assert_true(several.prepared->workspace >= (threads - 1) * bytes);
+        assert_true(several.prepared->workspace <= (threads - 1) * bytes + threads * one.prepared->workspace);
+        forget_shared(&one);
+        forget_shared(&several);
+    }
+    /* Of large weights there is no second gradient, and the op costs the time that libgomp takes to wake. */
+    gp_op_desc desc = describe(GP_OP_CONV_BACKWARD_WEIGHTS, large, 2);
+    gp_conv_shape s = gp_conv_shape_of(&desc), less = s;
+    less.out = 512;
+    double step = gp_conv_expected(&s, desc.kind, GP_CONV_DIRECT, GP_CONV_AVX2, 2) -
+                  gp_conv_expected(&less, desc.kind, GP_CONV_DIRECT, GP_CONV_AVX2, 2);
+    assert_true(step >= GP_CONV_WAKING && step < 1.1 * GP_CONV_WAKING);
 }
 
 /* Every thread has its part of products that are large enough, and a product for fewer threads costs as one. */
@@ -758,14 +997,26 @@ static void test_refused_products(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_against_ref), cmocka_unit_test(test_bits),
-        cmocka_unit_test(test_one_format),  cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_monotone),    cmocka_unit_test(test_huge_shapes),
-        cmocka_unit_test(test_threads),     cmocka_unit_test(test_padded_rows),
-        cmocka_unit_test(test_longer_rows), cmocka_unit_test(test_which_rows_are_padded),
-        cmocka_unit_test(test_loops),       cmocka_unit_test(test_visible_work),
-        cmocka_unit_test(test_division),    cmocka_unit_test(test_even_samples),
-        cmocka_unit_test(test_agreement),   cmocka_unit_test(test_refused_products),
+        cmocka_unit_test(test_against_ref),
+        cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_one_format),
+        cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_monotone),
+        cmocka_unit_test(test_huge_shapes),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_padded_rows),
+        cmocka_unit_test(test_longer_rows),
+        cmocka_unit_test(test_which_rows_are_padded),
+        cmocka_unit_test(test_loops),
+        cmocka_unit_test(test_visible_work),
+        cmocka_unit_test(test_division),
+        cmocka_unit_test(test_even_samples),
+        cmocka_unit_test(test_agreement),
+        cmocka_unit_test(test_refused_products),
+        cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_what_is_shared),
+        cmocka_unit_test(test_partial_gradients),
+        cmocka_unit_test(test_who_wakes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "device/device.h"
+#include "device/dropout_mask.h"
 #include "device/op_cases.h"
 #include "device/ref/ref.h"
 
@@ -553,6 +554,19 @@ static void test_cache_from_many_threads(void **state) {
     assert_int_equal(atomic_load(&releases), distinct);
 }
 
+/* The bound that loops compare words with, at its two sides. */
+static void test_dropout_bound(void **state) {
+    (void)state;
+    static const double rates[] = {0, 0x1p-26, 0x1p-24, 0.1, 0.25, 0.3, 0.5, 0.9, 1 - 0x1p-24, 1 - 0x1p-25};
+    for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
+        const gp_dropout_attributes dropout = {.p = rates[i]};
+        uint32_t least = gp_dropout_least(&dropout);
+        assert_in_range(least, 0, 1 << 24);
+        if (least > 0) assert_false(gp_dropout_keeps(&dropout, (least - 1) << 8 | 0xff));
+        if (least < 1 << 24) assert_true(gp_dropout_keeps(&dropout, least << 8));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names),
@@ -567,6 +581,7 @@ int main(void) {
         cmocka_unit_test(test_counts_of_wholes),
         cmocka_unit_test(test_cache_identity),
         cmocka_unit_test(test_cache_from_many_threads),
+        cmocka_unit_test(test_dropout_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -219,6 +219,25 @@ static const gp_conv_row *find_row(gp_conv_isa isa, uint32_t threads, gp_conv_me
     return NULL;
 }
 
+/* Milliseconds of the work itself, divided evenly. */
+static double of_work(const gp_conv_work *work, const gp_conv_rates *rate) {
+    return 1e-6 * (work->flops / rate->flops + work->weights / rate->weights + work->moved / rate->moved);
+}
+
+/* By how much the largest share exceeds a mean one. */
+static double excess_of(int64_t samples, uint32_t threads) {
+    return (double)((samples - 1) / threads + 1) * threads / (double)samples - 1;
+}
+
+bool gp_conv_is_shared(const gp_conv_shape *s, gp_op_kind kind, gp_conv_isa isa, uint32_t threads) {
+    double weights = (double)gp_conv_depth(s) * (double)s->out * sizeof(float);
+    if (threads < 2 || s->n < threads) return false;
+    if (kind == GP_OP_CONV_BACKWARD_WEIGHTS && (threads - 1) * weights > GP_CONV_MOST_PARTIAL) return false;
+    const gp_conv_row *row = find_row(isa, threads, GP_CONV_DIRECT, kind);
+    gp_conv_work work = gp_conv_work_of(s, kind, GP_CONV_DIRECT, isa, threads);
+    return excess_of(s->n, threads) * of_work(&work, &row->rate) <= GP_CONV_WAKING;
+}
+
 double gp_conv_expected(const gp_conv_shape *shape, gp_op_kind kind, gp_conv_method method, gp_conv_isa isa,
                         uint32_t threads) {
     /* Threads that have no part of the products are none. */
@@ -226,8 +245,10 @@ double gp_conv_expected(const gp_conv_shape *shape, gp_op_kind kind, gp_conv_met
     const gp_conv_row *row = find_row(isa, threads, method, kind);
     gp_conv_work work = gp_conv_work_of(shape, kind, method, isa, threads);
     if (!row) return method == GP_CONV_DIRECT ? 0 : INFINITY;
-    return 1e-6 * (work.flops / row->rate.flops + work.weights / row->rate.weights + work.moved / row->rate.moved) +
-           1e-3 * work.products * row->rate.each;
+    double took = of_work(&work, &row->rate) + 1e-3 * work.products * row->rate.each;
+    if (method != GP_CONV_DIRECT || threads == 1) return took;
+    if (!gp_conv_is_shared(shape, kind, isa, threads)) return took + GP_CONV_WAKING;
+    return took + excess_of(shape->n, threads) * of_work(&work, &row->rate);
 }
 
 /* ---- the choice -------------------------------------------------------------------------------------------------- */

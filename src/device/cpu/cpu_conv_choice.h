@@ -76,6 +76,12 @@ typedef struct gp_conv_choice {
 } gp_conv_choice;
 
 gp_conv_choice gp_conv_choose(const gp_op_desc *desc, gp_conv_weights weights, gp_conv_isa isa);
+/* Whether the device's threads compute oneDNN's convolution on a share of the samples each (cpu_conv_shares.h): if none
+ * lacks a sample, the second gradients of the weights are small, and waiting for the largest share takes no longer than
+ * waking libgomp's threads. */
+bool gp_conv_is_shared(const gp_conv_shape *shape, gp_op_kind kind, gp_conv_isa isa, uint32_t threads);
+/* Bytes of the shares' gradients of weights, but for the first. */
+enum { GP_CONV_MOST_PARTIAL = 1 << 20 };
 /* What the table expects of a method that is possible. Milliseconds, without reorders of weights. */
 double gp_conv_expected(const gp_conv_shape *shape, gp_op_kind kind, gp_conv_method method, gp_conv_isa isa,
                         uint32_t threads);
@@ -88,10 +94,13 @@ double gp_conv_effort(const gp_op_desc *desc);
  */
 
 /* Raise it with each change of the table, or of what cpu_conv_choice.c makes of it: snapshots and profiles have it. */
-enum { GP_CONV_TABLE_VERSION = 5 };
+enum { GP_CONV_TABLE_VERSION = 6 };
 
 /* GB/s at which a thread reorders weights. */
 #define GP_CONV_REORDER 4.0
+
+/* Milliseconds that oneDNN's own division takes to wake libgomp's threads: not in the rows of the table. */
+#define GP_CONV_WAKING 0.045
 
 /* What one op has to do by a method. */
 typedef struct gp_conv_work {

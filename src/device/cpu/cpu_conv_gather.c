@@ -9,6 +9,7 @@ typedef struct walk {
     const float *from;
     float *to;
     int64_t floats, pitch; /* of a row */
+    int64_t rows;
 } walk;
 
 static size_t bytes_of(int64_t elements) {
@@ -122,4 +123,14 @@ static void zero_span(void *context, int64_t begin, int64_t end) {
 void gp_conv_zero(gp_cpu_pool *pool, float *x, int64_t count) {
     walk w = {.to = x};
     gp_cpu_pool_for(pool, count, GP_CPU_GRAIN, zero_span, &w);
+}
+
+static void add_span(void *context, int64_t begin, int64_t end) {
+    const walk *w = context;
+    for (int64_t row = 0; row < w->rows; row++) add(w->from + row * w->pitch + begin, w->to + begin, end - begin);
+}
+
+void gp_conv_add(gp_cpu_pool *pool, float *x, int64_t count, const float *part, int64_t pitch, int parts) {
+    walk w = {.from = part, .to = x, .pitch = pitch, .rows = parts};
+    gp_cpu_pool_for(pool, count, GP_CPU_GRAIN, add_span, &w);
 }

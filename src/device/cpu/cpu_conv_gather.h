@@ -16,5 +16,7 @@ void gp_conv_scatter(gp_cpu_pool *pool, const gp_conv_shape *shape, const float 
 /* Copies rows of `floats`, dense, to rows that begin `pitch` floats apart. */
 void gp_conv_spread(gp_cpu_pool *pool, const float *from, int64_t rows, int64_t floats, float *to, int64_t pitch);
 void gp_conv_zero(gp_cpu_pool *pool, float *x, int64_t count);
+/* Adds `parts` ≥ 1 blocks of `count` floats to x, one after another; they begin `pitch` floats apart. */
+void gp_conv_add(gp_cpu_pool *pool, float *x, int64_t count, const float *part, int64_t pitch, int parts);
 
 #endif

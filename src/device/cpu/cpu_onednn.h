@@ -17,7 +17,7 @@
 /* A oneDNN stream: one for each gp_stream, used by its worker only. */
 GP_MUST_USE gp_status gp_cpu_onednn_open(struct dnnl_stream **out, gp_error *err);
 void gp_cpu_onednn_close(struct dnnl_stream **stream);
-/* "oneDNN 3.2.0 with AVX2, convolutions 4": its version, the instruction set that it uses, and the version of the table
+/* "oneDNN 3.2.0 with AVX2, convolutions 6": its version, the instruction set that it uses, and the version of the table
  * that convolutions are chosen by. Static storage. */
 const char *gp_cpu_onednn_version(void);
 

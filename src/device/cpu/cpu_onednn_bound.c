@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "device/cpu/cpu_conv_products.h"
+#include "device/cpu/cpu_conv_shares.h"
 #include "device/cpu/cpu_onednn.h"
 #include "device/cpu/cpu_onednn_plan.h"
 
@@ -15,7 +16,7 @@ enum { WORKSPACE = -1, MOST_ARGUMENTS = GP_ONEDNN_ARGUMENTS + 1 };
 /* One primitive with its arguments, the scratchpad among them. */
 typedef struct execution {
     dnnl_primitive_t primitive;
-    int count;
+    int threads, count;
     dnnl_exec_arg_t argument[MOST_ARGUMENTS];
     struct source {
         int operand;   /* whose address the argument gets; WORKSPACE */
@@ -26,6 +27,7 @@ typedef struct execution {
 /* In order: moves of operands that are read, the op, moves of operands that are written. */
 struct gp_bound {
     gp_cpu_bound_products *products; /* of an op that has them */
+    gp_bound_shares *shares;         /* the same */
     int reads;                       /* moves of operands that are read: they come first */
     int count;
     execution execution[];
@@ -54,6 +56,7 @@ static bool has_scratchpad(const gp_onednn_step *step) {
 static dnnl_status_t bind_step(gp_bound *bound, const gp_onednn_step *step, execution **out) {
     execution *e = *out = &bound->execution[bound->count++];
     e->primitive = step->primitive;
+    e->threads = step->threads;
     if (!has_scratchpad(step)) return dnnl_success;
     return add(e, DNNL_ARG_SCRATCHPAD, step->scratchpad, (struct source){WORKSPACE, 0});
 }
@@ -62,6 +65,7 @@ static dnnl_status_t bind_main(gp_bound *bound, const gp_onednn_plan *plan) {
     execution *e;
     bound->reads = bound->count;
     if (plan->products) return gp_conv_products_bind(plan->products, &bound->products);
+    if (plan->shares) return gp_conv_shares_bind(plan->shares, &bound->shares);
     dnnl_status_t status = bind_step(bound, &plan->main, &e);
     for (int i = 0; i < plan->arguments && status == dnnl_success; i++) {
         const gp_onednn_argument *its = &plan->argument[i];
@@ -89,6 +93,7 @@ void gp_cpu_onednn_unbind(gp_bound *bound) {
     for (int i = 0; i < bound->count; i++)
         for (int a = 0; a < bound->execution[i].count; a++) dnnl_memory_destroy(bound->execution[i].argument[a].memory);
     gp_cpu_products_unbind(&bound->products);
+    gp_conv_shares_unbind(&bound->shares);
     free(bound);
 }
 
@@ -99,11 +104,12 @@ static size_t size_of(const gp_onednn_plan *plan) {
 size_t gp_cpu_onednn_bound_bytes(const gp_prepared *prepared) {
     const gp_onednn_plan *plan = prepared->context;
     if (!plan) return 0;
-    size_t memories = plan->products ? 0 : (size_t)plan->arguments + has_scratchpad(&plan->main);
+    size_t memories = plan->products || plan->shares ? 0 : (size_t)plan->arguments + has_scratchpad(&plan->main);
     for (int i = 0; i < plan->arguments; i++)
         if (plan->argument[i].move.primitive) memories += 2 + has_scratchpad(&plan->argument[i].move);
-    size_t products = plan->products ? gp_conv_products_bound_bytes(plan->products) : 0;
-    return size_of(plan) + memories * GP_ONEDNN_MEMORY + products;
+    size_t divided = plan->products ? gp_conv_products_bound_bytes(plan->products) : 0;
+    if (plan->shares) divided = gp_conv_shares_bound_bytes(plan->shares);
+    return size_of(plan) + memories * GP_ONEDNN_MEMORY + divided;
 }
 
 gp_status gp_cpu_onednn_bind(const gp_prepared *prepared, gp_bound **out, gp_error *err) {
@@ -141,9 +147,10 @@ static dnnl_status_t run_all(const gp_cpu_call *call) {
     dnnl_status_t status = dnnl_success;
     for (int i = 0; i <= bound->count && status == dnnl_success; i++) {
         if (i == bound->reads && plan->products) status = gp_conv_products_run(plan, bound->products, call);
+        if (i == bound->reads && plan->shares) status = gp_conv_shares_run(plan, bound->shares, call);
         if (i == bound->count || status != dnnl_success) break;
         /* The number belongs to the calling thread, and one thread may run ops of several devices (tests do). */
-        omp_set_num_threads((int)call->prepared->desc.threads);
+        omp_set_num_threads(bound->execution[i].threads);
         status = execute(&bound->execution[i], call);
     }
     return status == dnnl_success ? dnnl_stream_wait(call->onednn) : status;

@@ -2,9 +2,13 @@
 #include <string.h>
 
 #include "device/cpu/cpu_conv_products.h"
+#include "device/cpu/cpu_conv_shares.h"
 #include "device/cpu/cpu_onednn.h"
 #include "device/cpu/cpu_onednn_plan.h"
 #include "device/cpu/cpu_ops.h"
+
+/* libgomp's; clang has no omp.h for it. */
+extern void omp_set_num_threads(int threads);
 
 /* What oneDNN calls an operand of a convolution. The gradient of the bias is not oneDNN's (cpu_weights.c). */
 typedef struct conv_role {
@@ -112,6 +116,61 @@ static dnnl_status_t ask_given(const conv_request *r, dnnl_primitive_desc_t *out
     return status;
 }
 
+static dnnl_status_t ask_in(const conv_request *r, gp_format format, dnnl_primitive_desc_t *out) {
+    return format == GP_FORMAT_ANY ? ask_any(*r, out) : ask_given(r, out);
+}
+
+/* Like `picture`, with other samples. */
+static dnnl_status_t some_samples(const_dnnl_memory_desc_t picture, int64_t samples, dnnl_memory_desc_t *out) {
+    const dnnl_dims_t none = {0};
+    dnnl_dims_t dims;
+    memcpy(dims, gp_onednn_dims(picture), sizeof dims);
+    dims[0] = samples;
+    return dnnl_memory_desc_create_submemory(out, picture, dims, none);
+}
+
+/* For a share of the samples. `first`: for a larger share; the weights lie the same. */
+static dnnl_status_t ask_share(conv_request r, gp_format format, int64_t samples, const_dnnl_primitive_desc_t first,
+                               dnnl_primitive_desc_t *out) {
+    dnnl_memory_desc_t input = NULL, output = NULL;
+    dnnl_query_t query = r.kind == GP_OP_CONV_BACKWARD_WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md;
+    dnnl_status_t status = some_samples(r.input, samples, &input);
+    if (status == dnnl_success) status = some_samples(r.output, samples, &output);
+    r.input = input;
+    r.output = output;
+    if (first) r.weights = dnnl_primitive_desc_query_md(first, query, 0);
+    if (status == dnnl_success) status = first ? ask(&r, out) : ask_in(&r, format, out);
+    if (status == dnnl_success && gp_onednn_is_named(*out, "ref")) status = dnnl_unimplemented;
+    gp_onednn_destroy_layout(&input);
+    gp_onednn_destroy_layout(&output);
+    return status;
+}
+
+static void forget_both(dnnl_primitive_desc_t desc[2]) {
+    for (int i = 0; i < 2; i++) {
+        if (desc[i]) dnnl_primitive_desc_destroy(desc[i]);
+        desc[i] = NULL;
+    }
+}
+
+/* Convolutions of shares for one thread each: for the larger ones, and for those with a sample less, if there are any.
+ * Not shared: a division by samples does not pay, or oneDNN has no fast code for a share. */
+static dnnl_status_t ask_shares(const gp_op_desc *desc, const conv_request *r, gp_format format,
+                                dnnl_primitive_desc_t out[2], bool *shared) {
+    const gp_conv_shape shape = gp_conv_shape_of(desc);
+    const int threads = (int)desc->threads;
+    if (!gp_conv_is_shared(&shape, desc->kind, gp_conv_isa_now(), desc->threads)) return dnnl_success;
+    const int64_t most = gp_conv_share(shape.n, threads, 0), least = gp_conv_share(shape.n, threads, threads - 1);
+    omp_set_num_threads(1);
+    dnnl_status_t status = ask_share(*r, format, most, NULL, &out[0]);
+    if (status == dnnl_success && least < most) status = ask_share(*r, format, least, out[0], &out[1]);
+    omp_set_num_threads(threads);
+    *shared = status == dnnl_success;
+    if (*shared) return status;
+    forget_both(out);
+    return status == dnnl_out_of_memory ? status : dnnl_success;
+}
+
 /* A picture [n,h,w,c], which oneDNN calls nchw with the strides of nhwc. */
 static dnnl_status_t add_picture(gp_onednn_plan *plan, const gp_tensor *t, const conv_role *role) {
     const int64_t *dim = t->dim, *stride = t->stride;
@@ -172,15 +231,19 @@ static gp_status direct_plan(gp_prepared *prepared, gp_onednn_plan *plan, const 
                             {a->stride[0], a->stride[1]},
                             {a->dilation[0] - 1, a->dilation[1] - 1},
                             {a->pad[0], a->pad[1]}};
-    dnnl_primitive_desc_t chosen = NULL;
-    dnnl_status_t status = format == GP_FORMAT_ANY ? ask_any(request, &chosen) : ask_given(&request, &chosen);
+    dnnl_primitive_desc_t chosen[2] = {NULL, NULL};
+    bool shared = false;
+    dnnl_status_t status = ask_shares(desc, &request, format, chosen, &shared);
+    if (status == dnnl_success && !shared) status = ask_in(&request, format, &chosen[0]);
     if (status != dnnl_success) {
         gp_onednn_destroy_layout(&weights);
         return gp_onednn_refused(err, desc, "the primitive", status);
     }
-    gp_status result = add_weights(prepared, weight, format, weights, chosen, err);
-    if (result == GP_OK) result = gp_onednn_plan_finish(prepared, chosen, err);
-    dnnl_primitive_desc_destroy(chosen);
+    gp_status result = add_weights(prepared, weight, format, weights, chosen[0], err);
+    if (result == GP_OK) result = gp_onednn_plan_finish(prepared, shared ? NULL : chosen[0], err);
+    if (result == GP_OK && shared)
+        result = gp_conv_shares_plan(prepared, plan, (const_dnnl_primitive_desc_t[]){chosen[0], chosen[1]}, err);
+    forget_both(chosen);
     return result;
 }
 

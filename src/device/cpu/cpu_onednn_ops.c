@@ -39,8 +39,7 @@ static const double worth_padding = 16e6; /* operations */
 
 /* A linear layer is a 1x1 convolution on pictures of one place: its gradients take the same factors with longer rows.
  */
-static gp_conv_pads pads_of(const gp_op_desc *desc) {
-    static const gp_op_kind kinds[] = {GP_OP_CONV_FORWARD, GP_OP_CONV_BACKWARD_DATA, GP_OP_CONV_BACKWARD_WEIGHTS};
+static gp_conv_shape as_conv(const gp_op_desc *desc) {
     const int linear = (int)desc->kind - GP_OP_LINEAR_FORWARD;
     const matmul_role *role = matmul_roles[linear];
     gp_rows first = gp_rows_of(&desc->operand[role[MATMUL_SOURCE].operand]);
@@ -51,8 +50,25 @@ static gp_conv_pads pads_of(const gp_op_desc *desc) {
     shape.out = forward ? second.count : first.width;
     for (int d = 0; d < 2; d++)
         shape.size[d] = shape.outputs[d] = shape.kernel[d] = shape.stride[d] = shape.dilation[d] = 1;
+    return shape;
+}
+
+static gp_op_kind conv_kind(const gp_op_desc *desc) {
+    static const gp_op_kind kinds[] = {GP_OP_CONV_FORWARD, GP_OP_CONV_BACKWARD_DATA, GP_OP_CONV_BACKWARD_WEIGHTS};
+    return kinds[(int)desc->kind - GP_OP_LINEAR_FORWARD];
+}
+
+static gp_conv_pads pads_of(const gp_op_desc *desc, int threads) {
+    const gp_conv_shape shape = as_conv(desc);
     if (gp_conv_flops(&shape) < worth_padding) return (gp_conv_pads){0};
-    return gp_conv_padded(&shape, kinds[linear], GP_CONV_PRODUCT, gp_conv_isa_now(), (int)desc->threads);
+    return gp_conv_padded(&shape, conv_kind(desc), GP_CONV_PRODUCT, gp_conv_isa_now(), threads);
+}
+
+/* One, if others would save no more than it takes to wake them. */
+static int threads_of(const gp_op_desc *desc) {
+    const gp_conv_shape shape = as_conv(desc);
+    double alone = gp_conv_expected(&shape, conv_kind(desc), GP_CONV_PRODUCT, gp_conv_isa_now(), 1);
+    return alone - alone / desc->threads <= GP_CONV_WAKING ? 1 : (int)desc->threads;
 }
 
 static gp_status add_matrix(gp_onednn_plan *plan, const gp_op_desc *desc, const matmul_role *role, int slot,
@@ -90,12 +106,14 @@ static gp_status matmul_finish(gp_prepared *prepared, gp_onednn_plan *plan, gp_e
 static gp_status linear_plan(gp_prepared *prepared, gp_onednn_plan *plan, gp_error *err) {
     const gp_op_desc *desc = &prepared->desc;
     const matmul_role *role = matmul_roles[desc->kind - GP_OP_LINEAR_FORWARD];
-    const gp_conv_pads pads = pads_of(desc);
+    const int threads = threads_of(desc);
+    const gp_conv_pads pads = pads_of(desc, threads);
     const bool padded[MATMUL_BIAS] = {pads.y, pads.x || pads.weights, false};
     for (int i = 0; i < MATMUL_BIAS; i++)
         GP_RETURN_IF_FAILED(add_matrix(plan, desc, &role[i], matmul_slot[i], padded[i] ? GP_CONV_PAD : 0, err));
     if (role[MATMUL_BIAS].operand >= 0 && desc->operand[role[MATMUL_BIAS].operand].present)
         GP_RETURN_IF_FAILED(add_matrix(plan, desc, &role[MATMUL_BIAS], matmul_slot[MATMUL_BIAS], 0, err));
+    gp_onednn_plan_threads(plan, threads);
     return matmul_finish(prepared, plan, err);
 }
 
@@ -132,6 +150,7 @@ static gp_status reorder_plan(gp_prepared *prepared, gp_onednn_plan *plan, gp_er
     if (groups == 1) groups = groups_of(&desc->operand[GP_REORDER_Y]);
     GP_RETURN_IF_FAILED(reorder_add(prepared, plan, GP_REORDER_X, groups, err));
     GP_RETURN_IF_FAILED(reorder_add(prepared, plan, GP_REORDER_Y, groups, err));
+    gp_onednn_plan_threads(plan, gp_onednn_reorder_threads(desc, prepared->operand[GP_REORDER_X].bytes));
     dnnl_primitive_desc_t reorder;
     dnnl_status_t status =
         dnnl_reorder_primitive_desc_create(&reorder, plan->argument[0].given, gp_onednn_engine(),

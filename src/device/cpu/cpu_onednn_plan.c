@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "device/cpu/cpu_conv_products.h"
+#include "device/cpu/cpu_conv_shares.h"
 #include "device/cpu/cpu_onednn.h"
 
 /* libgomp's; clang has no omp.h for it. */
@@ -28,6 +29,7 @@ void gp_cpu_onednn_release(gp_prepared *prepared) {
     }
     step_fini(&plan->main);
     gp_conv_products_destroy(&plan->products);
+    gp_conv_shares_destroy(&plan->shares);
     free(plan);
     prepared->context = NULL;
 }
@@ -47,6 +49,7 @@ gp_status gp_onednn_plan_start(gp_prepared *prepared, gp_onednn_plan **out, gp_e
     gp_onednn_plan *plan;
     GP_RETURN_IF_FAILED(GP_NEW(&plan, 1, err));
     prepared->context = plan;
+    plan->main.threads = (int)prepared->desc.threads;
     *out = plan;
     return GP_OK;
 }
@@ -62,7 +65,7 @@ gp_status gp_onednn_plan_make(gp_prepared *prepared, gp_onednn_planner *fill_in,
 void gp_onednn_plan_add(gp_onednn_plan *plan, int slot, int operand, bool written, dnnl_memory_desc_t given,
                         dnnl_memory_desc_t wanted) {
     assert(plan->arguments < GP_ONEDNN_ARGUMENTS);
-    plan->argument[plan->arguments++] = (gp_onednn_argument){slot, operand, written, given, wanted, {NULL, NULL}, 0};
+    plan->argument[plan->arguments++] = (gp_onednn_argument){slot, operand, written, given, wanted, {NULL, NULL, 0}, 0};
 }
 
 dnnl_status_t gp_onednn_add_operand(gp_onednn_plan *plan, int slot, int operand, bool written, int rank,
@@ -84,10 +87,22 @@ static dnnl_status_t step_init(gp_onednn_step *step, const_dnnl_primitive_desc_t
     return dnnl_primitive_create(&step->primitive, desc);
 }
 
-static dnnl_status_t make_move(gp_onednn_argument *argument, size_t *scratchpad) {
+void gp_onednn_plan_threads(gp_onednn_plan *plan, int threads) {
+    plan->main.threads = threads;
+    omp_set_num_threads(threads);
+}
+
+int gp_onednn_reorder_threads(const gp_op_desc *desc, size_t bytes) {
+    enum { FEW = 256 << 10 };
+    return bytes <= FEW ? 1 : (int)desc->threads;
+}
+
+static dnnl_status_t make_move(const gp_op_desc *op, gp_onednn_argument *argument, size_t *scratchpad) {
     const_dnnl_memory_desc_t from = argument->written ? argument->wanted : argument->given;
     const_dnnl_memory_desc_t to = argument->written ? argument->given : argument->wanted;
     dnnl_primitive_desc_t desc;
+    argument->move.threads = gp_onednn_reorder_threads(op, dnnl_memory_desc_get_size(argument->wanted));
+    omp_set_num_threads(argument->move.threads);
     dnnl_status_t status = dnnl_reorder_primitive_desc_create(&desc, from, gp_onednn_engine(), to, gp_onednn_engine(),
                                                               gp_onednn_attributes());
     if (status != dnnl_success) return status;
@@ -104,7 +119,7 @@ gp_status gp_onednn_plan_finish(gp_prepared *prepared, const_dnnl_primitive_desc
     for (int i = 0; i < plan->arguments; i++) {
         gp_onednn_argument *argument = &plan->argument[i];
         if (dnnl_memory_desc_equal(argument->given, argument->wanted)) continue;
-        status = make_move(argument, &scratchpad);
+        status = make_move(&prepared->desc, argument, &scratchpad);
         if (status != dnnl_success) return gp_onednn_refused(err, &prepared->desc, "a reorder of an operand", status);
     }
     gp_op_book(prepared, scratchpad); /* one for all steps, which run one after another */

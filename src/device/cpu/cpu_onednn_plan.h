@@ -17,6 +17,7 @@ enum { GP_ONEDNN_MEMORY = 832 }; /* bytes of a memory object, as malloc gives th
 typedef struct gp_onednn_step {
     dnnl_primitive_t primitive;
     dnnl_memory_desc_t scratchpad;
+    int threads; /* of libgomp, when it is made and when it runs */
 } gp_onednn_step;
 
 typedef struct gp_onednn_argument {
@@ -30,11 +31,13 @@ typedef struct gp_onednn_argument {
 } gp_onednn_argument;
 
 struct gp_conv_products;
+struct gp_conv_shares;
 
 /* The context of a prepared op. */
 typedef struct gp_onednn_plan {
-    gp_onednn_step main;               /* without a primitive: the products are in its place */
+    gp_onednn_step main;               /* without a primitive: products or shares are in its place */
     struct gp_conv_products *products; /* of cpu_conv_products.h; NULL: none */
+    struct gp_conv_shares *shares;     /* of cpu_conv_shares.h; NULL: none */
     gp_conv_method method;             /* of a convolution */
     int arguments;
     gp_onednn_argument argument[GP_ONEDNN_ARGUMENTS];
@@ -58,6 +61,10 @@ dnnl_status_t gp_onednn_add_operand(gp_onednn_plan *plan, int slot, int operand,
 /* Fills in the plan of a prepared op, which is released where that fails. */
 typedef gp_status gp_onednn_planner(gp_prepared *prepared, gp_onednn_plan *plan, gp_error *err);
 GP_MUST_USE gp_status gp_onednn_plan_make(gp_prepared *prepared, gp_onednn_planner *fill_in, gp_error *err);
+/* Says how many threads of libgomp the main primitive has; all of the device's, if this is not called. */
+void gp_onednn_plan_threads(gp_onednn_plan *plan, int threads);
+/* Threads that reorder so many bytes: one, if that takes no longer than to wake another one. */
+int gp_onednn_reorder_threads(const gp_op_desc *desc, size_t bytes);
 /* Makes the primitives and lays out the workspace. desc NULL: the plan has no main primitive. */
 GP_MUST_USE gp_status gp_onednn_plan_finish(gp_prepared *prepared, const_dnnl_primitive_desc_t desc, gp_error *err);
 

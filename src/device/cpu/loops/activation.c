@@ -1,41 +1,11 @@
 /* The ops of leaky_relu, gelu, silu, sigmoid and tanh. */
 #include <math.h>
-#include <string.h>
 
+#include "device/cpu/loops/exponential.h"
 #include "device/cpu/loops/loops.h"
 
-/* Elements are computed alike wherever they stand, in vectors or alone: there is no call and no table in these
- * functions, so that the compiler makes vectors of the loops, and no step of theirs is allowed to be fused. Errors are
- * within 2e-6 of the value; within 2e-5 in the tails of gelu, where it is below 1e-6. */
-
-static inline uint32_t bits_of(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-static inline float float_of(uint32_t bits) {
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-/* e^x for x ≤ 0: 2^n·e^r with |r| ≤ ln 2 / 2, the polynomial is Cephes' (Moshier, expf). Below e^−87 it is 0. */
-static inline float exponential(float x) {
-    const float round = 0x1.8p23F; /* the sum's last bit is 1: it has no room for a fraction */
-    float shifted = x * 1.44269504F + round;
-    float n = shifted - round;
-    float r = (x - n * 0.693359375F) + n * 2.12194440e-4F;
-    float p = 1.9875691500e-4F;
-    p = p * r + 1.3981999507e-3F;
-    p = p * r + 8.3334519073e-3F;
-    p = p * r + 4.1665795894e-2F;
-    p = p * r + 1.6666665459e-1F;
-    p = p * r + 5.0000001201e-1F;
-    float scale = float_of((bits_of(shifted) - bits_of(round) + 127U) << 23);
-    float value = (p * r * r + r + 1) * scale;
-    return x < -87 ? 0 : value;
-}
+/* Errors are within 2e-6 of the value; within 2e-5 in the tails of gelu, where it is below 1e-6. As in exponential.h,
+ * elements are computed alike in vectors or alone. */
 
 /* Both halves of 1 = 1/(1+e^−x) + 1/(1+e^x), neither by subtraction. */
 typedef struct halves {
@@ -43,7 +13,7 @@ typedef struct halves {
 } halves;
 
 static inline halves sigmoid_halves(float x) {
-    float e = exponential(-fabsf(x));
+    float e = gp_exponential(-fabsf(x));
     float large = 1 / (1 + e), small = e * large;
     return (halves){x >= 0 ? large : small, x >= 0 ? small : large};
 }
@@ -86,12 +56,12 @@ static inline float leaky_relu_slope(float x, float slope) {
 
 static inline float gelu(float x, float slope) {
     (void)slope;
-    return x * normal_distribution(x, exponential(-0.5F * (x * x)));
+    return x * normal_distribution(x, gp_exponential(-0.5F * (x * x)));
 }
 
 static inline float gelu_slope(float x, float slope) {
     (void)slope;
-    float e = exponential(-0.5F * (x * x));
+    float e = gp_exponential(-0.5F * (x * x));
     return normal_distribution(x, e) + x * (e * 0.3989422804F);
 }
 
@@ -134,7 +104,7 @@ static inline float sigmoid_slope(float y, float slope) {
 static inline float hyperbolic_tangent(float x, float slope) {
     (void)slope;
     float size = fabsf(x), z = x * x;
-    float e = exponential(-2 * size);
+    float e = gp_exponential(-2 * size);
     float far = (1 - e) / (1 + e);
     float p = -5.70498872745e-3F;
     p = p * z + 2.06390887954e-2F;

@@ -2,27 +2,35 @@
 #include "device/cpu/loops/columns.h"
 
 /* Where columns are few, neighbouring rows have sums of their own, so that no addition waits for the one before it. */
-enum { SUM_LANES = 16 };
+enum { SUM_LANES = 16, SUM_VECTORS = 8 };
 
 typedef struct block_sums {
     double total[GP_COLUMN_WIDE];
 } block_sums;
 _Static_assert((int)SUM_LANES <= (int)GP_COLUMN_WIDE, "the lanes of narrow columns fit where wide ones do");
 
-/* Rows [row, row+rows), at most GP_ROWS_AT_ONCE, of some columns. */
+/* Columns from c on: `vectors` of half of GP_WIDE each, which a register holds as doubles. */
+static inline void add_lanes(const gp_column_sum *sum, const float *x, int64_t rows, int64_t vectors, double *total) {
+    enum { HALF = (int)GP_WIDE / 2 };
+    gp_wide_doubles to[SUM_VECTORS];
+    for (int64_t v = 0; v < vectors; v++) to[v] = gp_wide_load_doubles(total + v * HALF);
+    for (int64_t r = 0; r < rows; r++, x += sum->x_pitch) {
+        for (int64_t v = 0; v < vectors; v++)
+            if (v * HALF % GP_LINE == 0) gp_fetch(x + GP_ROWS_AT_ONCE * sum->x_pitch + v * HALF);
+        for (int64_t v = 0; v < vectors; v++) to[v] += gp_widen_half(x + v * HALF);
+    }
+    for (int64_t v = 0; v < vectors; v++) gp_wide_store_doubles(total + v * HALF, to[v]);
+}
+
+/* Rows [row, row+rows) of some columns. */
 static inline void add_rows(const gp_column_sum *sum, int64_t row, int64_t rows, int64_t column, int64_t columns,
                             block_sums *to) {
+    enum { HALF = (int)GP_WIDE / 2, ALL = (int)SUM_VECTORS * (int)HALF };
     const float *x = sum->x + row * sum->x_pitch + column;
     int64_t c = 0;
-    for (; c + GP_LANES <= columns; c += GP_LANES) {
-        gp_doubles low = gp_load_doubles(to->total + c), high = gp_load_doubles(to->total + c + GP_LANES / 2);
-        for (int64_t r = 0; r < rows; r++) {
-            low += gp_widen(x + r * sum->x_pitch + c);
-            high += gp_widen(x + r * sum->x_pitch + c + GP_LANES / 2);
-        }
-        gp_store_doubles(to->total + c, low);
-        gp_store_doubles(to->total + c + GP_LANES / 2, high);
-    }
+    for (; c + ALL <= columns; c += ALL) add_lanes(sum, x + c, rows, SUM_VECTORS, to->total + c);
+    for (; c + 2 * HALF <= columns; c += 2 * HALF) add_lanes(sum, x + c, rows, 2, to->total + c);
+    for (; c + HALF <= columns; c += HALF) add_lanes(sum, x + c, rows, 1, to->total + c);
     for (; c < columns; c++)
         for (int64_t r = 0; r < rows; r++) to->total[c] += (double)x[r * sum->x_pitch + c];
 }
@@ -46,12 +54,11 @@ static gp_column_sum side_by_side(const gp_column_sum *sum, int64_t lanes) {
 
 static inline void add_block(const gp_column_sum *sum, int64_t row, int64_t rows, int64_t column, int64_t columns,
                              block_sums *to) {
-    for (int64_t last = row + rows; row < last; row += GP_ROWS_AT_ONCE) {
-        int64_t some = last - row < GP_ROWS_AT_ONCE ? last - row : GP_ROWS_AT_ONCE;
+    int64_t step = columns > GP_FEW ? GP_ROWS_AT_ONCE : rows;
+    for (int64_t last = row + rows; row < last; row += step) {
+        int64_t some = last - row < step ? last - row : step;
         if (sum->y)
             add_products(sum, row, some, column, columns, to);
-        else if (some == GP_ROWS_AT_ONCE)
-            add_rows(sum, row, GP_ROWS_AT_ONCE, column, columns, to);
         else
             add_rows(sum, row, some, column, columns, to);
     }

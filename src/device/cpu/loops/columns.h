@@ -1,15 +1,20 @@
 /* Sums over the rows of a block, for each column, in one pass over memory. Vectors are columns. Eight rows are added in
- * registers before the sums go back to the first cache. Sums are f32 over at most GP_COLUMN_ROWS rows; callers add
- * blocks in f64. The order is that of the rows, whatever the width of the vectors. Pure functions of
- * memory that the caller owns; any thread.
+ * registers before the sums go back to the first cache; all rows of few columns. Sums are f32 over at most
+ * GP_COLUMN_ROWS rows; callers add blocks in f64. The order is that of the rows, whatever the width of the vectors.
+ * Pure functions of memory that the caller owns; any thread.
  */
 #ifndef GP_DEVICE_CPU_LOOPS_COLUMNS_H
 #define GP_DEVICE_CPU_LOOPS_COLUMNS_H
 
 #include "device/cpu/loops/loops.h"
-#include "device/cpu/loops/vector.h"
+#include "device/cpu/loops/wide.h"
 
-enum { GP_ROWS_AT_ONCE = 8, GP_LINE = 2 * (int)GP_LANES };
+enum {
+    GP_ROWS_AT_ONCE = 8,
+    GP_LINE = 16, /* floats in a line of the cache */
+    GP_VECTORS = 4,
+    GP_FEW = (int)GP_VECTORS * (int)GP_WIDE /* columns whose sums stay in registers */
+};
 
 /* Statistics. Deviations are taken from `center`, the mean of the block's first rows, so that a large mean costs no
  * digits: it is at most √(rows/8) deviations off, and the squares at most rows/8 + 1 times as large as they would be.
@@ -27,34 +32,36 @@ static inline void gp_find_center(const float *x, int64_t pitch, int64_t rows, i
     for (int64_t c = 0; c < columns; c++) center[c] /= (float)first;
 }
 
-/* `vectors` of columns from c on: 2 are a line of the cache, whose successor in the next rows is fetched meanwhile. The
- * hardware does not see that order. */
-static inline void gp_add_deviation_lanes(const float *x, int64_t pitch, int64_t rows, int64_t c, int vectors,
-                                          gp_deviations *its) {
-    gp_floats center[2], sum[2], squares[2];
+/* Columns from c on: `vectors` of `lanes` each. */
+static inline void gp_add_deviation_lanes(const float *x, int64_t pitch, int64_t rows, int64_t c, int64_t vectors,
+                                          int64_t lanes, gp_deviations *its) {
+    gp_wide center[GP_VECTORS], sum[GP_VECTORS], squares[GP_VECTORS];
     for (int64_t v = 0; v < vectors; v++) {
-        center[v] = gp_load(its->center + c + v * GP_LANES);
-        sum[v] = gp_load(its->sum + c + v * GP_LANES);
-        squares[v] = gp_load(its->squares + c + v * GP_LANES);
+        center[v] = gp_wide_load(its->center + c + v * GP_WIDE, lanes);
+        sum[v] = gp_wide_load(its->sum + c + v * GP_WIDE, lanes);
+        squares[v] = gp_wide_load(its->squares + c + v * GP_WIDE, lanes);
     }
     for (int64_t r = 0; r < rows; r++) {
-        if (vectors == 2) gp_fetch(x + (r + GP_ROWS_AT_ONCE) * pitch + c);
+        for (int64_t v = 0; v < vectors; v++)
+            if (v * GP_WIDE % GP_LINE == 0) gp_fetch(x + (r + GP_ROWS_AT_ONCE) * pitch + c + v * GP_WIDE);
         for (int64_t v = 0; v < vectors; v++) {
-            gp_floats difference = gp_load(x + r * pitch + c + v * GP_LANES) - center[v];
+            gp_wide difference = gp_wide_load(x + r * pitch + c + v * GP_WIDE, lanes) - center[v];
             sum[v] += difference;
             squares[v] += difference * difference;
         }
     }
     for (int64_t v = 0; v < vectors; v++) {
-        gp_store(its->sum + c + v * GP_LANES, sum[v]);
-        gp_store(its->squares + c + v * GP_LANES, squares[v]);
+        gp_wide_store(its->sum + c + v * GP_WIDE, sum[v], lanes);
+        gp_wide_store(its->squares + c + v * GP_WIDE, squares[v], lanes);
     }
 }
 
 static inline void gp_add_deviations(const float *x, int64_t pitch, int64_t rows, int64_t columns, gp_deviations *its) {
     int64_t c = 0;
-    for (; c + GP_LINE <= columns; c += GP_LINE) gp_add_deviation_lanes(x, pitch, rows, c, 2, its);
-    for (; c + GP_LANES <= columns; c += GP_LANES) gp_add_deviation_lanes(x, pitch, rows, c, 1, its);
+    for (; c + GP_FEW <= columns; c += GP_FEW) gp_add_deviation_lanes(x, pitch, rows, c, GP_VECTORS, GP_WIDE, its);
+    for (; c + 2 * GP_WIDE <= columns; c += 2 * GP_WIDE) gp_add_deviation_lanes(x, pitch, rows, c, 2, GP_WIDE, its);
+    for (; c + GP_WIDE <= columns; c += GP_WIDE) gp_add_deviation_lanes(x, pitch, rows, c, 1, GP_WIDE, its);
+    for (; c + GP_WIDE / 2 <= columns; c += GP_WIDE / 2) gp_add_deviation_lanes(x, pitch, rows, c, 1, GP_WIDE / 2, its);
     for (; c < columns; c++) {
         for (int64_t r = 0; r < rows; r++) {
             float difference = x[r * pitch + c] - its->center[c];
@@ -71,10 +78,9 @@ static inline void gp_block_statistics(const float *x, int64_t pitch, int64_t ro
     gp_deviations its;
     gp_find_center(x, pitch, rows, columns, its.center);
     for (int64_t c = 0; c < columns; c++) its.sum[c] = its.squares[c] = 0;
-    int64_t r = 0;
-    for (; r + GP_ROWS_AT_ONCE <= rows; r += GP_ROWS_AT_ONCE)
-        gp_add_deviations(x + r * pitch, pitch, GP_ROWS_AT_ONCE, columns, &its);
-    gp_add_deviations(x + r * pitch, pitch, rows - r, columns, &its);
+    int64_t step = columns > GP_FEW ? GP_ROWS_AT_ONCE : rows;
+    for (int64_t r = 0; r < rows; r += step)
+        gp_add_deviations(x + r * pitch, pitch, rows - r < step ? rows - r : step, columns, &its);
     for (int64_t c = 0; c < columns; c++) {
         double shift = (double)its.sum[c] / (double)rows;
         mean[c] = (double)its.center[c] + shift;
@@ -125,29 +131,44 @@ static inline void gp_fetch_gradients(const gp_gradients *its, gp_through throug
     if (gp_leaves_gradient(through)) gp_fetch(its->y + row * its->y_pitch + c);
 }
 
+/* Columns from c on: `vectors` of `lanes` each. */
 static inline void gp_add_gradient_lanes(const gp_gradients *its, gp_through through, int64_t row, int64_t rows,
-                                         int64_t c, gp_gradient_sums *to) {
-    gp_floats products = gp_load(to->products + c), sums = gp_load(to->sums + c), mean = gp_load(its->mean + c);
-    gp_floats scale = {0}, shift = {0};
-    if (through == GP_THROUGH_APPLIED) {
-        scale = gp_load(its->scale + c);
-        shift = gp_load(its->shift + c);
+                                         int64_t c, int64_t vectors, int64_t lanes, gp_gradient_sums *to) {
+    gp_wide products[GP_VECTORS], sums[GP_VECTORS], mean[GP_VECTORS], scale[GP_VECTORS], shift[GP_VECTORS];
+    for (int64_t v = 0; v < vectors; v++) {
+        int64_t at = c + v * GP_WIDE;
+        products[v] = gp_wide_load(to->products + at, lanes);
+        sums[v] = gp_wide_load(to->sums + at, lanes);
+        mean[v] = gp_wide_load(its->mean + at, lanes);
+        if (through != GP_THROUGH_APPLIED) continue;
+        scale[v] = gp_wide_load(its->scale + at, lanes);
+        shift[v] = gp_wide_load(its->shift + at, lanes);
     }
     for (int64_t r = row; r < row + rows; r++) {
-        if (c % GP_LINE == 0) gp_fetch_gradients(its, through, r + GP_ROWS_AT_ONCE, c);
-        gp_floats difference = gp_load(its->x + r * its->x_pitch + c) - mean;
-        gp_floats gradient = gp_load(its->dy + r * its->dy_pitch + c);
-        if (through == GP_THROUGH_APPLIED) gradient = gp_keep(difference * scale + shift > (gp_floats){0}, gradient);
-        if (through == GP_THROUGH_SUM) gradient += gp_load(its->addend + r * its->addend_pitch + c);
-        if (gp_leaves_gradient(through)) {
-            gradient = gp_keep(gp_load(its->y + r * its->y_pitch + c) > (gp_floats){0}, gradient);
-            gp_store(its->dz + r * its->dz_pitch + c, gradient);
+        for (int64_t v = 0; v < vectors; v++)
+            if (v * GP_WIDE % GP_LINE == 0) gp_fetch_gradients(its, through, r + GP_ROWS_AT_ONCE, c + v * GP_WIDE);
+        for (int64_t v = 0; v < vectors; v++) {
+            int64_t at = c + v * GP_WIDE;
+            gp_wide difference = gp_wide_load(its->x + r * its->x_pitch + at, lanes) - mean[v];
+            gp_wide gradient = gp_wide_load(its->dy + r * its->dy_pitch + at, lanes);
+            if (through == GP_THROUGH_APPLIED) {
+                gp_wide applied = difference * scale[v] + shift[v];
+                gradient = gp_wide_keep_above(applied, (gp_wide){0}, gradient);
+            }
+            if (through == GP_THROUGH_SUM) gradient += gp_wide_load(its->addend + r * its->addend_pitch + at, lanes);
+            if (gp_leaves_gradient(through)) {
+                gp_wide y = gp_wide_load(its->y + r * its->y_pitch + at, lanes);
+                gradient = gp_wide_keep_above(y, (gp_wide){0}, gradient);
+                gp_wide_store(its->dz + r * its->dz_pitch + at, gradient, lanes);
+            }
+            products[v] += gradient * difference;
+            sums[v] += gradient;
         }
-        products += gradient * difference;
-        sums += gradient;
     }
-    gp_store(to->products + c, products);
-    gp_store(to->sums + c, sums);
+    for (int64_t v = 0; v < vectors; v++) {
+        gp_wide_store(to->products + c + v * GP_WIDE, products[v], lanes);
+        gp_wide_store(to->sums + c + v * GP_WIDE, sums[v], lanes);
+    }
 }
 
 static inline void gp_add_gradient_column(const gp_gradients *its, gp_through through, int64_t row, int64_t rows,
@@ -168,7 +189,12 @@ static inline void gp_add_gradient_column(const gp_gradients *its, gp_through th
 static inline void gp_add_gradients(const gp_gradients *its, gp_through through, int64_t row, int64_t rows,
                                     int64_t columns, gp_gradient_sums *to) {
     int64_t c = 0;
-    for (; c + GP_LANES <= columns; c += GP_LANES) gp_add_gradient_lanes(its, through, row, rows, c, to);
+    /* Smaller registers are fewer too. */
+    for (; (int)GP_WIDE == (int)GP_LINE && c + 2 * GP_WIDE <= columns; c += 2 * GP_WIDE)
+        gp_add_gradient_lanes(its, through, row, rows, c, 2, GP_WIDE, to);
+    for (; c + GP_WIDE <= columns; c += GP_WIDE) gp_add_gradient_lanes(its, through, row, rows, c, 1, GP_WIDE, to);
+    for (; c + GP_WIDE / 2 <= columns; c += GP_WIDE / 2)
+        gp_add_gradient_lanes(its, through, row, rows, c, 1, GP_WIDE / 2, to);
     for (; c < columns; c++) gp_add_gradient_column(its, through, row, rows, c, to);
 }
 
@@ -179,8 +205,9 @@ static inline void gp_block_gradients(const gp_gradients *block, gp_through thro
     gp_gradient_sums to;
     for (int64_t c = 0; c < columns; c++) to.products[c] = to.sums[c] = 0;
     int64_t r = 0;
-    for (; r + GP_ROWS_AT_ONCE <= rows; r += GP_ROWS_AT_ONCE)
-        gp_add_gradients(&its, through, r, GP_ROWS_AT_ONCE, columns, &to);
+    if (columns > GP_FEW)
+        for (; r + GP_ROWS_AT_ONCE <= rows; r += GP_ROWS_AT_ONCE)
+            gp_add_gradients(&its, through, r, GP_ROWS_AT_ONCE, columns, &to);
     gp_add_gradients(&its, through, r, rows - r, columns, &to);
     for (int64_t c = 0; c < columns; c++) {
         products[c] = (double)to.products[c];

@@ -1,7 +1,10 @@
 /* The losses mse and bce_logits. */
 #include <math.h>
+#include <string.h>
 
 #include "device/cpu/cpu_blocks.h"
+#include "device/cpu/loops/double_sum.h"
+#include "device/cpu/loops/exponential.h"
 #include "device/cpu/loops/loops.h"
 
 typedef struct element_loop {
@@ -9,38 +12,69 @@ typedef struct element_loop {
     gp_cpu_views at;
 } element_loop;
 
-static double sum_squares(const float *x, const float *target, int64_t count) {
-    double sum = 0;
-    for (int64_t i = 0; i < count; i++) {
-        double difference = (double)x[i] - (double)target[i];
-        sum += difference * difference;
+/* Elements that are added in one go: whole GP_SUM_LANES, the last ones padded with what adds 0. */
+enum { RUN = 512 };
+
+static void add_squares(gp_double_sum *sum, const float *x, const float *target, int64_t count) {
+    for (int64_t i = 0; i < count; i += GP_SUM_LANES) {
+        for (int64_t v = 0; v < GP_F64_VECTORS; v++) {
+            gp_f64s difference = gp_f64s_load(x + i + v * GP_F64_LANES) - gp_f64s_load(target + i + v * GP_F64_LANES);
+            sum->part[v] += difference * difference;
+        }
     }
-    return sum;
 }
 
-/* Neither form of the exponential overflows, and no difference of large numbers is left. */
-static double sum_bce(const float *x, const float *target, int64_t count) {
-    double sum = 0;
-    for (int64_t i = 0; i < count; i++) {
-        double rest = (double)log1pf(expf(-fabsf(x[i])));
-        sum += rest + ((double)(x[i] > 0 ? x[i] : 0) - (double)x[i] * (double)target[i]);
+/* log(1 + e^−|x|) + (max(x, 0) − x·target): the exponential does not overflow, and no difference of large numbers is
+ * left. */
+static void add_bce(gp_double_sum *sum, const float *x, const float *target, int64_t count) {
+    float rest[RUN];
+    for (int64_t i = 0; i < count; i++) rest[i] = gp_log_of_one_and(gp_exponential(-fabsf(x[i])));
+    for (int64_t i = 0; i < count; i += GP_SUM_LANES) {
+        for (int64_t v = 0; v < GP_F64_VECTORS; v++) {
+            int64_t at = i + v * GP_F64_LANES;
+            gp_f64s logit = gp_f64s_load(x + at), positive = gp_f64s_positive(logit);
+            sum->part[v] += gp_f64s_load(rest + at) + (positive - logit * gp_f64s_load(target + at));
+        }
     }
-    return sum;
 }
 
-/* A block goes on from row to row. */
+/* Nothing is left of its exponential. */
+static const float padding = -128;
+
+/* `count` elements from `begin` on, row after row: which part of a sum an element belongs to does not depend on gaps
+ * between rows. */
+static const float *find_run(const gp_cpu_view *view, int64_t begin, int64_t count, float room[RUN], float fill) {
+    gp_rows rows = view->rows;
+    int64_t row = begin / rows.width, column = begin % rows.width, done = 0;
+    if (count % GP_SUM_LANES == 0) {
+        if (gp_rows_dense(rows)) return view->at + begin;
+        if (column + count <= rows.width) return view->at + row * rows.pitch + column;
+    }
+    for (; done < count; row++, column = 0) {
+        int64_t some = rows.width - column < count - done ? rows.width - column : count - done;
+        memcpy(room + done, view->at + row * rows.pitch + column, (size_t)some * sizeof *room);
+        done += some;
+    }
+    for (; done % GP_SUM_LANES != 0; done++) room[done] = fill;
+    return room;
+}
+
 static double block_sum(const void *context, int64_t begin, int64_t end) {
     const element_loop *loop = context;
-    double sum = 0;
-    for (int64_t i = begin; i < end;) {
-        int64_t width = loop->at.x.rows.width, row = i / width, column = i % width;
-        int64_t count = width - column < end - i ? width - column : end - i;
-        const float *x = loop->at.x.at + row * loop->at.x.rows.pitch + column;
-        const float *target = loop->at.target.at + row * loop->at.target.rows.pitch + column;
-        sum += loop->function == GP_ELEMENT_MSE ? sum_squares(x, target, count) : sum_bce(x, target, count);
-        i += count;
+    gp_double_sum sum = {{{0}}};
+    for (int64_t i = begin; i < end; i += RUN) {
+        int64_t count = end - i < RUN ? end - i : RUN,
+                padded = (count + GP_SUM_LANES - 1) / GP_SUM_LANES * GP_SUM_LANES;
+        float room[2][RUN];
+        bool mse = loop->function == GP_ELEMENT_MSE;
+        const float *x = find_run(&loop->at.x, i, count, room[0], mse ? 0 : padding);
+        const float *target = find_run(&loop->at.target, i, count, room[1], 0);
+        if (mse)
+            add_squares(&sum, x, target, padded);
+        else
+            add_bce(&sum, x, target, padded);
     }
-    return sum;
+    return gp_double_total(&sum, NULL, 0);
 }
 
 static void run_element_loss_forward(const gp_cpu_call *call) {
@@ -61,14 +95,35 @@ static void mse_span(const void *context, float *const at[GP_SPAN_OPERANDS], int
     for (int64_t i = 0; i < count; i++) dx[i] = (float)(((double)x[i] - (double)target[i]) * scale);
 }
 
-static void bce_span(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {
-    const double divisor = *(const double *)context;
-    float *dx = at[GP_ELEMENT_LOSS_BACKWARD_DX];
-    const float *x = at[GP_ELEMENT_LOSS_BACKWARD_X], *target = at[GP_ELEMENT_LOSS_BACKWARD_TARGET];
+/* e^−|x|; the same, or 1 where x is not negative; and 1/(1 + e^−|x|) in f32. */
+typedef struct bce_run {
+    float small[RUN], above[RUN], inverse[RUN];
+} bce_run;
+
+static void find_bce_run(const float *x, int64_t count, bce_run *out) {
     for (int64_t i = 0; i < count; i++) {
-        double small = (double)expf(-fabsf(x[i]));
-        double sigmoid = (x[i] >= 0 ? 1 : small) / (1 + small);
-        dx[i] = (float)((sigmoid - (double)target[i]) / divisor);
+        float small = gp_exponential(-fabsf(x[i]));
+        out->small[i] = small;
+        out->above[i] = x[i] >= 0 ? 1 : small;
+        out->inverse[i] = 1 / (1 + small);
+    }
+}
+
+/* A step of Newton's makes f64 of the inverse, to 1e-13: a division in f64 costs more. The sigmoid is not rounded
+ * before the target is taken from it. */
+static void bce_span(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {
+    const double scale = 1 / *(const double *)context;
+    bce_run run;
+    for (int64_t begin = 0; begin < count; begin += RUN) {
+        int64_t some = count - begin < RUN ? count - begin : RUN;
+        float *dx = at[GP_ELEMENT_LOSS_BACKWARD_DX] + begin;
+        const float *target = at[GP_ELEMENT_LOSS_BACKWARD_TARGET] + begin;
+        find_bce_run(at[GP_ELEMENT_LOSS_BACKWARD_X] + begin, some, &run);
+        GP_INDEPENDENT
+        for (int64_t i = 0; i < some; i++) {
+            double near = (double)run.inverse[i], inverse = near * (2 - (1 + (double)run.small[i]) * near);
+            dx[i] = (float)(((double)run.above[i] * inverse - (double)target[i]) * scale);
+        }
     }
 }
 

@@ -146,6 +146,17 @@ static void find_statistics(const group_loop *loop, const group_item *item, doub
     for (int64_t g = 0; g < item->groups; g++) inverse[g] = 1 / sqrt(squares[g] / (double)item->elements + loop->eps);
 }
 
+static inline void apply_lanes(const group_loop *loop, const float *x, float *y, int64_t rows, const float *m,
+                               const float *scale, const float *shift, int64_t vectors, int64_t lanes) {
+    for (int64_t r = 0; r < rows; r++, x += loop->at.x.rows.pitch, y += loop->to.rows.pitch) {
+        for (int64_t v = 0; v < vectors; v++) {
+            int64_t c = v * GP_WIDE;
+            gp_wide difference = gp_wide_load(x + c, lanes) - gp_wide_load(m + c, lanes);
+            gp_wide_store(y + c, difference * gp_wide_load(scale + c, lanes) + gp_wide_load(shift + c, lanes), lanes);
+        }
+    }
+}
+
 /* y = (x − m)·scale + shift, with the mean's rounding to m made up for in the shift. */
 static void apply_tile(const group_loop *loop, const group_item *item, const tile *t, const double *mean,
                        const double *inverse) {
@@ -161,11 +172,19 @@ static void apply_tile(const group_loop *loop, const group_item *item, const til
         shift[c] = (float)(((double)m[c] - center[c]) * factor[c] +
                            (loop->at.beta.at ? (double)loop->at.beta.at[t->column + c] : 0));
     }
-    for (int64_t r = 0; r < loop->rows; r++) {
-        const float *x = row_of(&loop->at.x, item->row + r, t->column);
-        float *y = loop->to.at + (item->row + r) * loop->to.rows.pitch + t->column;
-        GP_INDEPENDENT
-        for (int64_t c = 0; c < columns; c++) y[c] = (x[c] - m[c]) * scale[c] + shift[c];
+    for (int64_t row = 0; row < loop->rows; row += GP_ROWS_AT_ONCE) {
+        int64_t rows = loop->rows - row < GP_ROWS_AT_ONCE ? loop->rows - row : GP_ROWS_AT_ONCE, c = 0;
+        const float *x = row_of(&loop->at.x, item->row + row, t->column);
+        float *y = loop->to.at + (item->row + row) * loop->to.rows.pitch + t->column;
+        for (; c + GP_FEW <= columns; c += GP_FEW)
+            apply_lanes(loop, x + c, y + c, rows, m + c, scale + c, shift + c, GP_VECTORS, GP_WIDE);
+        for (; c + GP_WIDE <= columns; c += GP_WIDE)
+            apply_lanes(loop, x + c, y + c, rows, m + c, scale + c, shift + c, 1, GP_WIDE);
+        for (; c + GP_WIDE / 2 <= columns; c += GP_WIDE / 2)
+            apply_lanes(loop, x + c, y + c, rows, m + c, scale + c, shift + c, 1, GP_WIDE / 2);
+        for (; c < columns; c++)
+            for (int64_t r = 0; r < rows; r++)
+                y[r * loop->to.rows.pitch + c] = (x[r * loop->at.x.rows.pitch + c] - m[c]) * scale[c] + shift[c];
     }
 }
 
@@ -187,29 +206,37 @@ static void forward_items(void *context, int64_t begin, int64_t end) {
     }
 }
 
-/* Samples of one row: a group lies in one piece. Items are groups. y = ((x − m)·d + rest)·gamma + beta, where rest
- * makes up for the mean's rounding to m. */
-static void forward_spans(void *context, int64_t begin, int64_t end) {
-    const group_loop *loop = context;
+/* Samples of one row: a group lies in one piece. Items are groups. */
+
+/* y = ((x − m)·d + rest)·gamma + beta, where rest makes up for the mean's rounding to m. */
+static void apply_span(const group_loop *loop, int64_t item, const float *x, double mean, double squares) {
+    int64_t width = loop->width, row = item / loop->groups, group = item % loop->groups, column = group * width;
     const float *gamma = loop->at.gamma.at, *beta = loop->at.beta.at;
-    int64_t width = loop->width;
-    for (int64_t i = begin; i < end; i++) {
-        int64_t row = i / loop->groups, group = i % loop->groups, column = group * width;
-        const float *x = row_of(&loop->at.x, row, column);
-        float *y = loop->to.at + row * loop->to.rows.pitch + column;
-        double mean, squares;
-        gp_span_statistics(x, width, &mean, &squares);
-        double inverse = 1 / sqrt(squares / (double)width + loop->eps);
-        float m = (float)mean, d = (float)inverse, rest = (float)(((double)m - mean) * inverse);
-        GP_INDEPENDENT
-        for (int64_t c = 0; c < width; c++) {
-            float value = (x[c] - m) * d + rest;
-            if (gamma) value *= gamma[column + c];
-            if (beta) value += beta[column + c];
-            y[c] = value;
-        }
-        store_stats(loop, row, group, mean, inverse);
+    float *y = loop->to.at + row * loop->to.rows.pitch + column;
+    double inverse = 1 / sqrt(squares / (double)width + loop->eps);
+    float m = (float)mean, d = (float)inverse, rest = (float)(((double)m - mean) * inverse);
+    GP_INDEPENDENT
+    for (int64_t c = 0; c < width; c++) {
+        float value = (x[c] - m) * d + rest;
+        if (gamma) value *= gamma[column + c];
+        if (beta) value += beta[column + c];
+        y[c] = value;
     }
+    store_stats(loop, row, group, mean, inverse);
+}
+
+static inline void apply_spans(const group_loop *loop, int64_t item, int64_t spans) {
+    const float *x[GP_SPANS];
+    double mean[GP_SPANS], squares[GP_SPANS];
+    for (int64_t s = 0; s < spans; s++)
+        x[s] = row_of(&loop->at.x, (item + s) / loop->groups, (item + s) % loop->groups * loop->width);
+    gp_span_statistics(x, spans, loop->width, mean, squares);
+    for (int64_t s = 0; s < spans; s++) apply_span(loop, item + s, x[s], mean[s], squares[s]);
+}
+
+static void forward_spans(void *context, int64_t begin, int64_t end) {
+    for (; begin + GP_SPANS <= end; begin += GP_SPANS) apply_spans(context, begin, GP_SPANS);
+    for (; begin < end; begin++) apply_spans(context, begin, 1);
 }
 
 /* Items, or single groups where a sample is one row. */
@@ -312,27 +339,41 @@ static void backward_items(void *context, int64_t begin, int64_t end) {
 }
 
 /* Samples of one row. Items are groups. */
-static void backward_spans(void *context, int64_t begin, int64_t end) {
-    const group_loop *loop = context;
-    int64_t width = loop->width;
-    for (int64_t i = begin; i < end; i++) {
-        int64_t row = i / loop->groups, group = i % loop->groups, column = group * width;
-        const float *x = row_of(&loop->at.x, row, column), *dy = row_of(&loop->at.dy, row, column);
-        const float *gamma = loop->at.gamma.at ? loop->at.gamma.at + column : NULL, *stats = stats_at(loop, row, group);
-        float *dx = loop->to.at + row * loop->to.rows.pitch + column;
-        float m = stats[0], d = stats[1];
-        double sum, product;
-        gp_span_gradients(x, dy, gamma, m, width, &product, &sum);
-        float shift = (float)(sum / (double)width);
-        float slope = (float)((double)d * (double)d * product / (double)width);
-        if (gamma) {
-            GP_INDEPENDENT
-            for (int64_t c = 0; c < width; c++) dx[c] = d * (dy[c] * gamma[c] - shift - (x[c] - m) * slope);
-        } else {
-            GP_INDEPENDENT
-            for (int64_t c = 0; c < width; c++) dx[c] = d * (dy[c] - shift - (x[c] - m) * slope);
-        }
+
+static void backward_span(const group_loop *loop, int64_t item, const gp_gradient_span *span, double product,
+                          double sum) {
+    int64_t width = loop->width, row = item / loop->groups, group = item % loop->groups;
+    const float *x = span->x, *dy = span->dy, *gamma = span->gamma;
+    float *dx = loop->to.at + row * loop->to.rows.pitch + group * width;
+    float m = span->mean, d = stats_at(loop, row, group)[1];
+    float shift = (float)(sum / (double)width);
+    float slope = (float)((double)d * (double)d * product / (double)width);
+    if (gamma) {
+        GP_INDEPENDENT
+        for (int64_t c = 0; c < width; c++) dx[c] = d * (dy[c] * gamma[c] - shift - (x[c] - m) * slope);
+    } else {
+        GP_INDEPENDENT
+        for (int64_t c = 0; c < width; c++) dx[c] = d * (dy[c] - shift - (x[c] - m) * slope);
     }
+}
+
+static inline void find_span_gradients(const group_loop *loop, int64_t item, int64_t spans) {
+    gp_gradient_span span[GP_SPANS];
+    double products[GP_SPANS], sums[GP_SPANS];
+    for (int64_t s = 0; s < spans; s++) {
+        int64_t row = (item + s) / loop->groups, group = (item + s) % loop->groups, column = group * loop->width;
+        span[s].x = row_of(&loop->at.x, row, column);
+        span[s].dy = row_of(&loop->at.dy, row, column);
+        span[s].gamma = loop->at.gamma.at ? loop->at.gamma.at + column : NULL;
+        span[s].mean = stats_at(loop, row, group)[0];
+    }
+    gp_span_gradients(span, spans, loop->width, products, sums);
+    for (int64_t s = 0; s < spans; s++) backward_span(loop, item + s, &span[s], products[s], sums[s]);
+}
+
+static void backward_spans(void *context, int64_t begin, int64_t end) {
+    for (; begin + GP_SPANS <= end; begin += GP_SPANS) find_span_gradients(context, begin, GP_SPANS);
+    for (; begin < end; begin++) find_span_gradients(context, begin, 1);
 }
 
 static void run_group_norm_backward_data(const gp_cpu_call *call) {
@@ -362,29 +403,46 @@ static void load_stats(const group_loop *loop, int64_t sample, int64_t column, i
     }
 }
 
-/* Rows [row, row+rows), at most GP_ROWS_AT_ONCE. by_row: each row has one mean, else each column. */
+/* Columns from c on, `halves` of GP_WIDE: 1 or an even number. */
+static inline void add_weight_lanes(const group_loop *loop, bool by_row, const float *x, const float *dy, int64_t rows,
+                                    int64_t c, int64_t halves, weight_sums *to) {
+    enum { HALF = (int)GP_WIDE / 2 };
+    gp_wide_doubles products[4], sums[4];
+    int64_t lanes = halves == 1 ? HALF : GP_WIDE;
+    for (int64_t h = 0; h < halves; h++) {
+        products[h] = gp_wide_load_doubles(to->products + c + h * HALF);
+        sums[h] = gp_wide_load_doubles(to->sums + c + h * HALF);
+    }
+    for (int64_t r = 0; r < rows; r++, x += loop->at.x.rows.pitch, dy += loop->at.dy.rows.pitch) {
+        for (int64_t h = 0; h < halves; h += 2) {
+            int64_t at = h * HALF;
+            if (at % GP_LINE == 0) gp_fetch(x + GP_ROWS_AT_ONCE * loop->at.x.rows.pitch + at);
+            if (at % GP_LINE == 0) gp_fetch(dy + GP_ROWS_AT_ONCE * loop->at.dy.rows.pitch + at);
+            gp_wide mean = by_row ? gp_wide_all(to->mean[r]) : gp_wide_load(to->mean + c + at, lanes);
+            gp_wide inverse = by_row ? gp_wide_all(to->inverse[r]) : gp_wide_load(to->inverse + c + at, lanes);
+            gp_wide gradient = gp_wide_load(dy + at, lanes);
+            gp_wide product = gradient * ((gp_wide_load(x + at, lanes) - mean) * inverse);
+            products[h] += gp_wide_low(product);
+            sums[h] += gp_wide_low(gradient);
+            if (halves == 1) continue;
+            products[h + 1] += gp_wide_high(product);
+            sums[h + 1] += gp_wide_high(gradient);
+        }
+    }
+    for (int64_t h = 0; h < halves; h++) {
+        gp_wide_store_doubles(to->products + c + h * HALF, products[h]);
+        gp_wide_store_doubles(to->sums + c + h * HALF, sums[h]);
+    }
+}
+
+/* Rows [row, row+rows), at most GP_ROWS_AT_ONCE with by_row. by_row: each row has one mean, else each column. */
 static inline void add_weights(const group_loop *loop, bool by_row, int64_t row, int64_t rows, int64_t column,
                                int64_t columns, weight_sums *to) {
     int64_t x_pitch = loop->at.x.rows.pitch, dy_pitch = loop->at.dy.rows.pitch, c = 0;
     const float *x = row_of(&loop->at.x, row, column), *dy = row_of(&loop->at.dy, row, column);
-    for (; c + GP_LANES <= columns; c += GP_LANES) {
-        gp_doubles products[2] = {gp_load_doubles(to->products + c), gp_load_doubles(to->products + c + GP_LANES / 2)};
-        gp_doubles sums[2] = {gp_load_doubles(to->sums + c), gp_load_doubles(to->sums + c + GP_LANES / 2)};
-        for (int64_t r = 0; r < rows; r++) {
-            gp_floats mean = by_row ? gp_all(to->mean[r]) : gp_load(to->mean + c);
-            gp_floats inverse = by_row ? gp_all(to->inverse[r]) : gp_load(to->inverse + c);
-            gp_floats gradient = gp_load(dy + r * dy_pitch + c);
-            gp_floats product = gradient * ((gp_load(x + r * x_pitch + c) - mean) * inverse);
-            products[0] += gp_low(product);
-            products[1] += gp_high(product);
-            sums[0] += gp_low(gradient);
-            sums[1] += gp_high(gradient);
-        }
-        for (int64_t h = 0; h < 2; h++) {
-            gp_store_doubles(to->products + c + h * (GP_LANES / 2), products[h]);
-            gp_store_doubles(to->sums + c + h * (GP_LANES / 2), sums[h]);
-        }
-    }
+    for (; c + 2 * GP_WIDE <= columns; c += 2 * GP_WIDE) add_weight_lanes(loop, by_row, x + c, dy + c, rows, c, 4, to);
+    for (; c + GP_WIDE <= columns; c += GP_WIDE) add_weight_lanes(loop, by_row, x + c, dy + c, rows, c, 2, to);
+    for (; c + GP_WIDE / 2 <= columns; c += GP_WIDE / 2) add_weight_lanes(loop, by_row, x + c, dy + c, rows, c, 1, to);
     for (; c < columns; c++) {
         for (int64_t r = 0; r < rows; r++) {
             int64_t which = by_row ? r : c;
@@ -395,11 +453,12 @@ static inline void add_weights(const group_loop *loop, bool by_row, int64_t row,
     }
 }
 
-/* Rows up to the end of the sample or of the block, at most GP_ROWS_AT_ONCE. */
+/* Rows up to the end of the sample or of the block: at most GP_ROWS_AT_ONCE, but all of few columns. */
 static int64_t rows_together(const group_loop *loop, bool by_row, int64_t row, int64_t last) {
     int64_t end = by_row ? last : (row / loop->rows + 1) * loop->rows;
     if (end > last) end = last;
-    return end - row < GP_ROWS_AT_ONCE ? end - row : GP_ROWS_AT_ONCE;
+    int64_t most = !by_row && loop->at.x.rows.width <= GP_FEW ? GP_COLUMN_ROWS : GP_ROWS_AT_ONCE;
+    return end - row < most ? end - row : most;
 }
 
 static void weights_block(void *context, int64_t block, int64_t row, int64_t rows, int64_t column, int64_t columns) {
@@ -420,8 +479,6 @@ static void weights_block(void *context, int64_t block, int64_t row, int64_t row
         }
         if (by_row)
             add_weights(loop, true, row, some, column, columns, &to);
-        else if (some == GP_ROWS_AT_ONCE)
-            add_weights(loop, false, row, GP_ROWS_AT_ONCE, column, columns, &to);
         else
             add_weights(loop, false, row, some, column, columns, &to);
         row += some;

@@ -1,7 +1,10 @@
 /* Cross-entropy, total of the loss. */
-#include "device/cpu/loops/loops.h"
-
 #include <math.h>
+#include <string.h>
+
+#include "device/cpu/loops/double_sum.h"
+#include "device/cpu/loops/exponential.h"
+#include "device/cpu/loops/loops.h"
 
 typedef struct loss_loop {
     gp_rows x, dx;
@@ -38,27 +41,81 @@ static loss_loop loop_of(const gp_cpu_call *call) {
                        .attributes = call->prepared->desc.attributes.cross_entropy};
 }
 
-/* The first of the largest. */
-static int64_t largest(const float *x, int64_t classes) {
-    int64_t best = 0;
-    for (int64_t c = 1; c < classes; c++)
-        if (x[c] > x[best]) best = c;
-    return best;
+/* The largest value; the first one if that is NaN, as no other is larger then. */
+static float largest_value(const float *x, int64_t classes) {
+    enum { VECTORS = 4, ELEMENTS = VECTORS * (int)GP_LANES };
+    gp_floats most[VECTORS];
+    float each[GP_LANES];
+    int64_t c = 0;
+    for (int64_t v = 0; v < VECTORS; v++) most[v] = gp_all(x[0]);
+    for (; c + ELEMENTS <= classes; c += ELEMENTS)
+        for (int64_t v = 0; v < VECTORS; v++) most[v] = gp_larger(gp_load(x + c + v * GP_LANES), most[v]);
+    for (; c + GP_LANES <= classes; c += GP_LANES) most[0] = gp_larger(gp_load(x + c), most[0]);
+    gp_store(each, gp_larger(gp_larger(most[0], most[1]), gp_larger(most[2], most[3])));
+    float value = each[0];
+    for (int64_t l = 1; l < GP_LANES; l++) value = each[l] > value ? each[l] : value;
+    for (; c < classes; c++) value = x[c] > value ? x[c] : value;
+    return value;
 }
 
+enum { SEARCHED = 4 * (int)GP_SUM_LANES };
+
+static bool has(const float *x, float value) {
+    gp_ints found = {0};
+    int32_t each[GP_LANES], any = 0;
+    for (int64_t i = 0; i < SEARCHED; i += GP_LANES) found |= gp_load(x + i) == gp_all(value);
+    memcpy(each, &found, sizeof each);
+    for (int64_t l = 0; l < GP_LANES; l++) any |= each[l];
+    return any != 0;
+}
+
+/* The first of the largest. */
+static int64_t largest(const float *x, int64_t classes) {
+    float value = largest_value(x, classes);
+    int64_t c = 0;
+    while (c + SEARCHED <= classes && !has(x + c, value)) c += SEARCHED;
+    for (; c < classes; c++)
+        if (x[c] == value) return c;
+    return 0;
+}
+
+/* Classes whose exponentials are added in one go. */
+enum { RUN = 512 };
+
 static double exp_sum(const float *x, int64_t classes, float most) {
-    double sum = 0;
-    for (int64_t c = 0; c < classes; c++) sum += (double)expf(x[c] - most);
-    return sum;
+    gp_double_sum sum = {{{0}}};
+    float room[GP_SUM_LANES], e[RUN];
+    for (int64_t c = 0; c < classes; c += RUN) {
+        int64_t count = classes - c < RUN ? classes - c : RUN, whole = count / GP_SUM_LANES * GP_SUM_LANES;
+        for (int64_t i = 0; i < whole; i++) e[i] = gp_exponential(x[c + i] - most);
+        if (whole < count) {
+            gp_padded(x + c + whole, count - whole, room, -INFINITY);
+            for (int64_t i = 0; i < GP_SUM_LANES; i++) e[whole + i] = gp_exponential(room[i] - most);
+        }
+        for (int64_t i = 0; i < count; i += GP_SUM_LANES)
+            for (int64_t v = 0; v < GP_F64_VECTORS; v++) sum.part[v] += gp_f64s_load(e + i + v * GP_F64_LANES);
+    }
+    return gp_double_total(&sum, NULL, 0);
+}
+
+/* Σ −log of the probability of each class: `rest` is the logarithm of exp_sum. */
+static double spread_sum(const float *x, int64_t classes, double most, double rest) {
+    gp_double_sum sum = {{{0}}};
+    double last[GP_SUM_LANES];
+    int64_t c = 0;
+    for (; c + GP_SUM_LANES <= classes; c += GP_SUM_LANES)
+        for (int64_t v = 0; v < GP_F64_VECTORS; v++)
+            sum.part[v] += gp_f64s_all(rest) + (gp_f64s_all(most) - gp_f64s_load(x + c + v * GP_F64_LANES));
+    for (int64_t i = 0; c + i < classes; i++) last[i] = rest + (most - (double)x[c + i]);
+    return gp_double_total(&sum, last, classes - c);
 }
 
 /* A sum that is left out where its weight is 0: an infinite logit must not make it NaN. */
 static double row_loss(const float *x, int64_t classes, int64_t target, int64_t best, double smoothing) {
-    double most = (double)x[best], rest = log(exp_sum(x, classes, x[best])), loss = 0, spread = 0;
+    double most = (double)x[best], rest = log(exp_sum(x, classes, x[best])), loss = 0;
     if (smoothing < 1) loss += (1 - smoothing) * (rest + (most - (double)x[target]));
     if (smoothing == 0) return loss;
-    for (int64_t c = 0; c < classes; c++) spread += rest + (most - (double)x[c]);
-    return loss + smoothing / (double)classes * spread;
+    return loss + smoothing / (double)classes * spread_sum(x, classes, most, rest);
 }
 
 static void forward_blocks(void *context, int64_t begin, int64_t end) {
@@ -97,25 +154,38 @@ static gp_status run_cross_entropy_forward(const gp_cpu_call *call, gp_error *er
 
 const gp_cpu_loop GP_CPU_LOOP(cross_entropy_forward) = {.run = run_cross_entropy_forward};
 
+static double sum_of(const float *x, int64_t count) {
+    gp_double_sum sum = {{{0}}};
+    float room[GP_SUM_LANES];
+    for (int64_t i = 0; i < count; i += GP_SUM_LANES) {
+        const float *at = count - i < GP_SUM_LANES ? gp_padded(x + i, count - i, room, 0) : x + i;
+        for (int64_t v = 0; v < GP_F64_VECTORS; v++) sum.part[v] += gp_f64s_load(at + v * GP_F64_LANES);
+    }
+    return gp_double_total(&sum, NULL, 0);
+}
+
+/* x may lie where dx does. */
+static void row_gradient(const float *x, float *dx, int64_t classes, int64_t target, double smoothing, double divisor) {
+    const float most = largest_value(x, classes);
+    GP_INDEPENDENT
+    for (int64_t c = 0; c < classes; c++) dx[c] = gp_exponential(x[c] - most);
+    const double share = smoothing / (double)classes, factor = 1 / sum_of(dx, classes), scale = 1 / divisor;
+    const double right = ((double)dx[target] * factor - (1 - smoothing + share)) * scale;
+    const double slope = factor * scale, offset = share * scale;
+    for (int64_t c = 0; c < classes; c++) dx[c] = (float)((double)dx[c] * slope - offset);
+    dx[target] = (float)right;
+}
+
 static void backward_rows(void *context, int64_t begin, int64_t end) {
     const loss_loop *loop = context;
-    double smoothing = loop->attributes.smoothing, share = smoothing / (double)loop->x.width;
     for (int64_t row = begin; row < end; row++) {
-        const float *x = loop->x_at + row * loop->x.pitch;
         float *dx = loop->dx_at + row * loop->dx.pitch;
         int64_t target = loop->target[row], classes = loop->x.width;
-        if (target == loop->attributes.ignore) {
-            for (int64_t c = 0; c < classes; c++) dx[c] = 0;
-            continue;
-        }
-        float most = x[largest(x, classes)];
-        double sum = 0;
-        for (int64_t c = 0; c < classes; c++) { /* x may lie where dx does */
-            dx[c] = expf(x[c] - most);
-            sum += (double)dx[c];
-        }
-        for (int64_t c = 0; c < classes; c++)
-            dx[c] = (float)(((double)dx[c] / sum - ((c == target ? 1 - smoothing : 0) + share)) / loop->divisor);
+        if (target == loop->attributes.ignore)
+            memset(dx, 0, (size_t)classes * sizeof *dx);
+        else
+            row_gradient(loop->x_at + row * loop->x.pitch, dx, classes, target, loop->attributes.smoothing,
+                         loop->divisor);
     }
 }
 

@@ -1,6 +1,41 @@
 /* Max pooling. Vectors are channels of one place, so that a window's maxima and their places stay in registers. */
 #include "device/cpu/loops/pool.h"
-#include "device/cpu/loops/vector.h"
+#include "device/cpu/loops/wide.h"
+
+/* Vectors have GP_WIDE lanes or, where a place has fewer channels, GP_LANES. */
+
+static inline gp_wide_ints load_places(const uint8_t *bytes, const int32_t *wide, int64_t channel, int64_t lanes) {
+    if (wide) return (gp_wide_ints)gp_wide_load((const float *)(const void *)(wide + channel), lanes);
+#if defined(__AVX512F__)
+    if (lanes == GP_WIDE) return (gp_wide_ints)_mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)(bytes + channel)));
+    return (gp_wide_ints)_mm512_cvtepu8_epi32(_mm_loadl_epi64((const void *)(bytes + channel)));
+#else
+    return (gp_wide_ints)gp_load_bytes(bytes + channel);
+#endif
+}
+
+static inline void store_bytes(uint8_t *to, gp_wide_ints places, int64_t lanes) {
+#if defined(__AVX512F__)
+    __m128i bytes = _mm512_cvtepi32_epi8((__m512i)places);
+    if (lanes == GP_WIDE)
+        _mm_storeu_si128((void *)to, bytes);
+    else
+        _mm_storel_epi64((void *)to, bytes);
+#else
+    (void)lanes;
+    gp_store_bytes(to, (gp_ints)places);
+#endif
+}
+
+/* 0 where the place is not k. */
+static inline gp_wide keep_place(gp_wide_ints places, int32_t k, gp_wide value) {
+#if defined(__AVX512F__)
+    __mmask16 equal = _mm512_cmpeq_epi32_mask((__m512i)places, _mm512_set1_epi32(k));
+    return (gp_wide)_mm512_maskz_mov_ps(equal, (__m512)value);
+#else
+    return (gp_wide)((gp_wide_ints)value & (places == (gp_wide_ints){0} + k));
+#endif
+}
 
 /* Places of one window that lie inside the input: `rows` rows of `columns`, the first of which is place `k`. */
 typedef struct window {
@@ -14,29 +49,51 @@ typedef struct window {
 } window;
 
 /* The first of equals wins, NaN over all, the first of them: not ≤ is larger, or one of them NaN. */
-static inline void take_larger(gp_floats *best, gp_ints *place, gp_floats x, int32_t k) {
-    gp_ints wins = ~(x <= *best) & (*best == *best); // NOLINT(misc-redundant-expression): not NaN
-    *best = gp_choose(wins, x, *best);
+static inline void take_larger(gp_wide *best, gp_wide_ints *place, gp_wide x, int32_t k) {
+#if defined(__AVX512F__)
+    __m512 before = (__m512)*best;
+    __mmask16 numbers = _mm512_cmp_ps_mask(before, before, _CMP_ORD_Q);
+    __mmask16 wins = _mm512_mask_cmp_ps_mask(numbers, (__m512)x, before, _CMP_NLE_UQ);
+    *best = (gp_wide)_mm512_mask_mov_ps(before, wins, (__m512)x);
+    *place = (gp_wide_ints)_mm512_mask_mov_epi32((__m512i)*place, wins, _mm512_set1_epi32(k));
+#else
+    gp_wide_ints wins = ~(x <= *best) & (*best == *best); // NOLINT(misc-redundant-expression): not NaN
+    *best = (gp_wide)gp_choose((gp_ints)wins, (gp_floats)x, (gp_floats)*best);
     *place = (wins & k) | (~wins & *place);
+#endif
 }
 
-static inline void max_lanes(const window *its, int64_t rows, int64_t columns, int64_t channel) {
-    const float *x = its->x + channel;
-    gp_floats best = gp_load(x);
-    gp_ints place = (gp_ints){0} + its->k;
+/* Large windows walk through many rows at once, which the hardware does not see. */
+enum { LINE = 16, AHEAD = 512 }; /* floats */
+
+static inline void fetch_window(const window *its, int64_t rows, int64_t channel) {
     for (int64_t r = 0; r < rows; r++)
-        for (int64_t c = 0; c < columns; c++)
-            take_larger(&best, &place, gp_load(x + r * its->row_step + c * its->step),
+        for (int64_t c = 0; c < 2; c++) gp_fetch(its->x + r * its->row_step + c * its->step + channel + AHEAD);
+}
+
+static inline void max_lanes(const window *its, int64_t rows, int64_t columns, int64_t channel, int64_t lanes) {
+    const float *x = its->x + channel;
+    if (columns > 2 && channel % LINE == 0) fetch_window(its, rows, channel);
+    gp_wide best = gp_wide_load(x, lanes);
+    gp_wide_ints place = (gp_wide_ints){0} + its->k;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = r == 0; c < columns; c++)
+            take_larger(&best, &place, gp_wide_load(x + r * its->row_step + c * its->step, lanes),
                         its->k + (int32_t)r * its->k_row + (int32_t)c);
-    gp_store(its->y + channel, best);
-    if (its->bytes) gp_store_bytes(its->bytes + channel, place);
-    if (its->wide) *(gp_ints_at *)(its->wide + channel) = place;
+    gp_wide_store(its->y + channel, best, lanes);
+    if (its->bytes) store_bytes(its->bytes + channel, place, lanes);
+    if (its->wide) gp_wide_store((float *)(void *)(its->wide + channel), (gp_wide)place, lanes);
 }
 
 /* The last vector ends with the last channel: it does some channels again. */
 static inline void max_vectors(const window *its, int64_t rows, int64_t columns, int64_t channels) {
-    for (int64_t channel = 0; channel < channels; channel += GP_LANES)
-        max_lanes(its, rows, columns, channel < channels - GP_LANES ? channel : channels - GP_LANES);
+    if (channels < GP_WIDE) {
+        for (int64_t channel = 0; channel < channels; channel += GP_LANES)
+            max_lanes(its, rows, columns, channel < channels - GP_LANES ? channel : channels - GP_LANES, GP_LANES);
+        return;
+    }
+    for (int64_t channel = 0; channel < channels; channel += GP_WIDE)
+        max_lanes(its, rows, columns, channel < channels - GP_WIDE ? channel : channels - GP_WIDE, GP_WIDE);
 }
 
 static void max_channel(const window *its, int64_t channel) {
@@ -119,8 +176,8 @@ static inline share share_of(const pool_loop *loop, int64_t at, int64_t k) {
     return its;
 }
 
-static inline gp_ints places_of(const share *its, int64_t channel) {
-    return its->wide ? gp_load_ints(its->wide + channel) : gp_load_bytes(its->bytes + channel);
+static inline gp_wide_ints places_of(const share *its, int64_t channel, int64_t lanes) {
+    return load_places(its->bytes, its->wide, channel, lanes);
 }
 
 static inline float value_of(const share *its, int64_t channel) {
@@ -129,21 +186,19 @@ static inline float value_of(const share *its, int64_t channel) {
 
 enum { SHARES = 16 };
 
-static inline gp_floats add_lanes(gp_floats sum, const share *shares, int64_t count, int64_t channel) {
-    for (int64_t s = 0; s < count; s++) {
-        gp_ints mask = places_of(&shares[s], channel) == (gp_ints){0} + shares[s].k;
-        sum += gp_keep(mask, gp_load(shares[s].dy + channel));
-    }
-    return sum;
+static inline void add_lanes(const share *shares, int64_t count, bool add, float *dx, int64_t channel, int64_t lanes) {
+    gp_wide sum = add ? gp_wide_load(dx + channel, lanes) : (gp_wide){0};
+    for (int64_t s = 0; s < count; s++)
+        sum +=
+            keep_place(places_of(&shares[s], channel, lanes), shares[s].k, gp_wide_load(shares[s].dy + channel, lanes));
+    gp_wide_store(dx + channel, sum, lanes);
 }
 
 /* Adds the shares to dx in their order, or puts their sum there. Lanes that were done are not added twice. */
 static void add_shares(const share *shares, int64_t count, bool add, float *dx, int64_t channels) {
     int64_t channel = 0;
-    for (; channel + GP_LANES <= channels; channel += GP_LANES) {
-        gp_floats before = add ? gp_load(dx + channel) : (gp_floats){0};
-        gp_store(dx + channel, add_lanes(before, shares, count, channel));
-    }
+    for (; channel + GP_WIDE <= channels; channel += GP_WIDE) add_lanes(shares, count, add, dx, channel, GP_WIDE);
+    for (; channel + GP_LANES <= channels; channel += GP_LANES) add_lanes(shares, count, add, dx, channel, GP_LANES);
     for (; channel < channels; channel++) {
         float sum = add ? dx[channel] : 0;
         for (int64_t s = 0; s < count; s++) sum += value_of(&shares[s], channel);
@@ -198,11 +253,12 @@ static void gather_rows(void *context, int64_t begin, int64_t end) {
 /* Windows that lie side by side: each place is in one window at most, and each window is read once for each of its
  * rows. Zero is added so that no −0 is left, as in a sum. */
 
-static inline void hand_out_lanes(const share *its, int64_t columns, float *dx, int64_t pitch, int64_t channel) {
-    gp_ints places = places_of(its, channel) - its->k;
-    gp_floats value = gp_load(its->dy + channel) + (gp_floats){0};
+static inline void hand_out_lanes(const share *its, int64_t columns, float *dx, int64_t pitch, int64_t channel,
+                                  int64_t lanes) {
+    gp_wide_ints places = places_of(its, channel, lanes);
+    gp_wide value = gp_wide_load(its->dy + channel, lanes) + (gp_wide){0};
     for (int64_t c = 0; c < columns; c++)
-        gp_store(dx + c * pitch + channel, gp_keep(places == (gp_ints){0} + (int32_t)c, value));
+        gp_wide_store(dx + c * pitch + channel, keep_place(places, its->k + (int32_t)c, value), lanes);
 }
 
 /* The last vector ends with the last channel: it does some channels again. */
@@ -216,8 +272,14 @@ static inline void hand_out(const share *its, int64_t columns, float *dx, int64_
         }
         return;
     }
-    for (int64_t channel = 0; channel < channels; channel += GP_LANES)
-        hand_out_lanes(its, columns, dx, pitch, channel < channels - GP_LANES ? channel : channels - GP_LANES);
+    if (channels < GP_WIDE) {
+        for (int64_t channel = 0; channel < channels; channel += GP_LANES)
+            hand_out_lanes(its, columns, dx, pitch, channel < channels - GP_LANES ? channel : channels - GP_LANES,
+                           GP_LANES);
+        return;
+    }
+    for (int64_t channel = 0; channel < channels; channel += GP_WIDE)
+        hand_out_lanes(its, columns, dx, pitch, channel < channels - GP_WIDE ? channel : channels - GP_WIDE, GP_WIDE);
 }
 
 /* Items are rows of the input. */

@@ -1,11 +1,6 @@
 /* Upsampling. */
-#include "device/cpu/loops/vector.h"
 #include "device/cpu/loops/loops.h"
-
-#include "device/cpu/cpu_column.h"
-
-/* Channels that are summed together. */
-enum { TILE = GP_COLUMN_TILE };
+#include "device/cpu/loops/wide.h"
 
 typedef struct upsample_loop {
     int64_t samples;
@@ -82,28 +77,39 @@ static void run_upsample_forward(const gp_cpu_call *call) {
 
 const gp_cpu_loop GP_CPU_LOOP(upsample_forward) = {.compute = run_upsample_forward};
 
-/* One place of the small picture, up to TILE channels: row by row of its block, in f64. */
-static void sum_block(const upsample_loop *loop, int64_t row, int64_t w, int64_t channel) {
-    double sum[TILE] = {0};
-    int64_t count = loop->channels - channel < TILE ? loop->channels - channel : TILE;
-    int64_t across = loop->width * loop->columns;
-    for (int64_t i = 0; i < loop->rows; i++) {
-        for (int64_t j = 0; j < loop->columns; j++) {
-            int64_t place = (row * loop->rows + i) * across + w * loop->columns + j;
-            const float *dy = loop->from + place * loop->large_pitch + channel;
-            for (int64_t c = 0; c < count; c++) sum[c] += (double)dy[c];
-        }
+/* One place of the small picture: row by row of its block, in f64. Half a wide vector of channels. */
+static inline void sum_lanes(const upsample_loop *loop, int64_t rows, int64_t columns, const float *dy, float *dx) {
+    int64_t down = loop->width * columns * loop->large_pitch;
+    gp_wide_doubles sum = {0};
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < columns; j++) sum += gp_widen_half(dy + i * down + j * loop->large_pitch);
+    gp_narrow_half(dx, sum);
+}
+
+static inline void sum_block(const upsample_loop *loop, int64_t rows, int64_t columns, const float *dy, float *dx) {
+    int64_t down = loop->width * columns * loop->large_pitch, c = 0;
+    for (; c + GP_WIDE / 2 <= loop->channels; c += GP_WIDE / 2) sum_lanes(loop, rows, columns, dy + c, dx + c);
+    for (; c < loop->channels; c++) {
+        double sum = 0;
+        for (int64_t i = 0; i < rows; i++)
+            for (int64_t j = 0; j < columns; j++) sum += (double)dy[i * down + j * loop->large_pitch + c];
+        dx[c] = (float)sum;
     }
-    float *dx = loop->to + (row * loop->width + w) * loop->small_pitch + channel;
-    for (int64_t c = 0; c < count; c++) dx[c] = (float)sum[c];
 }
 
 /* Items are rows of the small picture. */
 static void sum_rows(void *context, int64_t begin, int64_t end) {
     const upsample_loop *loop = context;
+    int64_t across = loop->width * loop->columns;
+    bool doubles = loop->rows == 2 && loop->columns == 2;
     for (int64_t row = begin; row < end; row++) {
-        for (int64_t w = 0; w < loop->width; w++) {
-            for (int64_t channel = 0; channel < loop->channels; channel += TILE) sum_block(loop, row, w, channel);
+        const float *dy = loop->from + row * loop->rows * across * loop->large_pitch;
+        float *dx = loop->to + row * loop->width * loop->small_pitch;
+        for (int64_t w = 0; w < loop->width; w++, dy += loop->columns * loop->large_pitch, dx += loop->small_pitch) {
+            if (doubles)
+                sum_block(loop, 2, 2, dy, dx);
+            else
+                sum_block(loop, loop->rows, loop->columns, dy, dx);
         }
     }
 }

@@ -128,6 +128,17 @@ static inline gp_floats gp_choose(gp_ints mask, gp_floats yes, gp_floats no) {
     return (gp_floats)(((gp_ints)yes & mask) | ((gp_ints)no & ~mask));
 }
 
+/* a > b ? a : b, in each lane: b if either is NaN. */
+static inline gp_floats gp_larger(gp_floats a, gp_floats b) {
+#if defined(__AVX2__)
+    return (gp_floats)_mm256_max_ps((__m256)a, (__m256)b);
+#elif defined(__SSE2__)
+    return (gp_floats)_mm_max_ps((__m128)a, (__m128)b);
+#else
+    return gp_choose(a > b, a, b);
+#endif
+}
+
 /* 0 where the mask is not set. */
 static inline gp_floats gp_keep(gp_ints mask, gp_floats value) {
     return (gp_floats)((gp_ints)value & mask);
