@@ -393,6 +393,7 @@ static gp_status check_reduce(checker *c, gp_error *err) {
 }
 
 static gp_status check_norm(checker *c, gp_error *err) {
+    if (c->stage->replica > 0) return refuse(c, err, "is not allowed: the first replica finds the norm");
     if (c->norms++ > 0) return refuse(c, err, "a second norm of the stage");
     if (c->weights < c->programs->pieces) return refuse(c, err, "comes before the stage's last backward");
     if (has_collected(c, GP_COLLECTIVE_EXCHANGE, GP_PART_GRADIENTS)) return GP_OK;

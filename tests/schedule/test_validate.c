@@ -334,26 +334,34 @@ static void broken_halves_are_named(void **state) {
 static void broken_replicas_are_named(void **state) {
     (void)state;
     static const edit edits[] = {
-        {1, "total s1", "", "x"},
-        {1, "total s1", "total s1\ntotal s1", "x"},
-        {2, "post s2 c0", "post s2 c0\ntotal s2", "x"},
-        {1, "collect s1 c0", "", "x"},
-        {2, "post s2 c0", "", "x"},
-        {1, "reduce s1", "", "x"},
-        {1, "reduce s1", "reduce s1\nreduce s1", "x"},
-        {1, "collect s1 c3", "", "x"},
-        {1, "post s1 c3", "", "x"},
-        {1, "collect s1 c4", "", "x"},
-        {1, "post s1 c4", "post s1 c4\npost s1 c4", "x"},
-        {0, "collect s0 c1", "collect s0 c1\npost s0 c3", "x"},
-        {0, "step s0", "reduce s0\nstep s0", "x"},
-        {0, "step s0", "total s0\nstep s0", "x"},
-        {2, "B s2 m0", "post s2 c3\nB s2 m0 saved=0", "x"},
-        {2, "F s2 m1", "post s2 c0\nF s2 m1 stash=1 saved=1 keep last", "x"},
+        {1, "total s1", "", "worker 1, instruction 7 (post s1 c1): comes before the total"},
+        {1, "total s1", "total s1\ntotal s1", "worker 1, instruction 8 (total s1): a second total"},
+        {2, "post s2 c0", "post s2 c0\ntotal s2", "worker 2, instruction 7 (total s2): only stage 1 may have a total"},
+        {1, "collect s1 c0", "",
+         "worker 1, instruction 6 (total s1): must come after the collect of the losses of the other replicas"},
+        {2, "post s2 c0", "", "collective 0 (gather of losses): stage 2 has no post"},
+        {1, "reduce s1", "", "worker 1, instruction 17 (post s1 c4): comes before the reduce"},
+        {1, "reduce s1", "reduce s1\nreduce s1", "worker 1, instruction 18 (reduce s1): a second reduce of the stage"},
+        {1, "collect s1 c3", "",
+         "worker 1, instruction 16 (reduce s1): must come after the collect of the gradients of the other replicas"},
+        {1, "post s1 c3", "", "worker 1, instruction 15 (collect s1 c3): comes before the stage's own post"},
+        {1, "collect s1 c4", "", "collective 4 (exchange of gradients): stage 1 has no collect"},
+        {1, "post s1 c4", "post s1 c4\npost s1 c4",
+         "worker 1, instruction 19 (post s1 c4): a second post of the stage"},
+        {0, "collect s0 c1", "collect s0 c1\npost s0 c3",
+         "worker 0, instruction 15 (post s0 c3): stage 0 takes no part in collective 3, a scatter of gradients"},
+        {0, "step s0", "reduce s0\nstep s0",
+         "worker 0, instruction 15 (reduce s0): is not allowed: the stage has no replicas"},
+        {0, "step s0", "total s0\nstep s0",
+         "worker 0, instruction 15 (total s0): is not allowed: the stage has no replicas"},
+        {2, "F s2 m1", "post s2 c0\nF s2 m1 stash=1 saved=1 keep last",
+         "worker 2, instruction 5 (post s2 c0): comes before the stage's last forward"},
     };
     static const edit with_norms[] = {
-        {1, "collect s1 c3", "", "x"},
-        {2, "step s2", "norm s2\nstep s2", "x"},
+        {1, "collect s1 c3", "",
+         "worker 1, instruction 18 (norm s1): must come after the collect of the gradients of the other replicas"},
+        {2, "step s2", "norm s2\nstep s2",
+         "worker 2, instruction 19 (norm s2): is not allowed: the first replica finds the norm"},
     };
     toy t;
     toy_init_replicated(&t, (const int64_t[]){1, 1}, (const int[]){1, 2}, 2, NULL, 0);
@@ -533,13 +541,19 @@ static void mutants_are_refused_or_harmless(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(schedules_are_valid),        cmocka_unit_test(several_stages_per_worker_are_valid),
-        cmocka_unit_test(large_plans_are_valid),      cmocka_unit_test(broken_training_is_named),
-        cmocka_unit_test(broken_norms_are_named),     cmocka_unit_test(norms_out_of_place_are_named),
-        cmocka_unit_test(broken_keeping_is_named),    cmocka_unit_test(broken_halves_are_named),
+        cmocka_unit_test(schedules_are_valid),
+        cmocka_unit_test(several_stages_per_worker_are_valid),
+        cmocka_unit_test(large_plans_are_valid),
+        cmocka_unit_test(broken_training_is_named),
+        cmocka_unit_test(broken_norms_are_named),
+        cmocka_unit_test(norms_out_of_place_are_named),
+        cmocka_unit_test(broken_keeping_is_named),
+        cmocka_unit_test(broken_halves_are_named),
         cmocka_unit_test(broken_replicas_are_named),
-        cmocka_unit_test(broken_evaluation_is_named), cmocka_unit_test(deadlocks_are_found),
-        cmocka_unit_test(wrong_sizes_are_refused),    cmocka_unit_test(mutants_are_refused_or_harmless),
+        cmocka_unit_test(broken_evaluation_is_named),
+        cmocka_unit_test(deadlocks_are_found),
+        cmocka_unit_test(wrong_sizes_are_refused),
+        cmocka_unit_test(mutants_are_refused_or_harmless),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
