@@ -1,4 +1,4 @@
-/* The sum of the replicas' gradients, of one replica's own shard: first replica first, whoever comes first. */
+/* The sum of the replicas' gradients, of one replica's own shard: from the first replica to the last. */
 #include <stdlib.h>
 
 #include "compile/stage_internal.h"

@@ -651,7 +651,7 @@ class Replicas(Group):
     def test_what_is_not_available_is_said_before_the_run(self):
         cases = [
             (["pipeline.devices=[[cpu, cpu], cpu]"],
-             "--set pipeline.devices=[[cpu, cpu], cpu]: pipeline.balance: stages have 2 and 1 replicas, which auto and size do not "
+             "c.yaml:18:3: pipeline.balance: stages have 2 and 1 replicas, which auto and size do not "
              "know yet; give the layers of each stage, as in [3, 5]"),
             (["pipeline.devices=[cpu]", "pipeline.replicas=3", "pipeline.micro_batches=4"],
              "stage 0 has 3 replicas, and a micro-batch of 4 samples leaves none for replica 2: shares without a sample are not "

@@ -196,7 +196,8 @@ static void uneven_shares_find_the_same(void **state) {
     for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++) {
         char what[40];
         harness_options options = options_of(network_vectors, &cuts[c]);
-        options.batch = 42, options.last = 33, options.evaluation = 41; /* micro-batches of 14, 11, and 14 and 13 samples */
+        options.batch = 42, options.last = 33,
+        options.evaluation = 41; /* micro-batches of 14, 11, and 14 and 13 samples */
         options.norms = true;
         results found = train(&options, 3);
         static const layout alone = {1, {9}, {1}};

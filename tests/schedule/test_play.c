@@ -129,9 +129,8 @@ static void deadlocks_are_named(void **state) {
     assert_int_equal(programs->worker[1].instrs[3].op, GP_INSTR_POST);
     remove_instr(&programs->worker[1], 3);
     assert_int_equal(try_play(&t, programs, (times){1, 0, 2, 0}, &play, &err), GP_PROGRAM);
-    assert_string_equal(err.text,
-                        "worker 0, instruction 5 (collect s0 c0): deadlock: waits until stage 1 posts in "
-                        "collective 0, which never happens");
+    assert_string_equal(err.text, "worker 0, instruction 5 (collect s0 c0): deadlock: waits until stage 1 posts in "
+                                  "collective 0, which never happens");
     gp_programs_destroy(&programs);
     programs = toy_programs(&t, (toy_run){1, GP_CHECKPOINT_NEVER, true, false});
     assert_int_equal(programs->worker[0].instrs[4].op, GP_INSTR_BARRIER);
