@@ -46,6 +46,15 @@ static gp_status take(finder *f, gp_plan **plan, gp_error *err) {
     return GP_OK;
 }
 
+/* Of the replicas of a worker. */
+static int64_t largest_arena(const gp_plan_request *request, const gp_plan *plan, int worker) {
+    int end = gp_plan_request_worker(request, worker + 1);
+    size_t largest = 0;
+    for (int w = gp_plan_request_worker(request, worker); w < end; w++)
+        if (plan->arena[w] > largest) largest = plan->arena[w];
+    return (int64_t)largest;
+}
+
 /* What the plan takes beyond the solver's bytes, worker by worker. */
 static gp_status compare(finder *f, const gp_plan *plan, gp_error *err) {
     const gp_cut_problem *cut = &f->problem.cut;
@@ -55,7 +64,7 @@ static gp_status compare(finder *f, const gp_plan *plan, gp_error *err) {
     gp_status status = GP_NEW(&transient, cut->worker_count, err);
     if (status == GP_OK) status = gp_cut_measure(cut, f->now, numbers, err);
     for (int w = 0; w < cut->worker_count && status == GP_OK; w++)
-        f->apart[w] = (int64_t)plan->arena[gp_plan_request_worker(&f->request->plan, w)];
+        f->apart[w] = largest_arena(&f->request->plan, plan, w);
     for (int s = 0; s < cut->stage_count && status == GP_OK; s++) {
         int worker = cut->stages[s].worker;
         f->apart[worker] -= numbers[s].bytes;

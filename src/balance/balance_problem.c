@@ -87,6 +87,18 @@ static gp_status fill_kinds(gp_balance_problem *problem, const kind_list *kinds,
     return GP_OK;
 }
 
+/* Of the replicas of a worker, that with the least; 0: no limit is known. */
+static int64_t least_room(const gp_plan_request *plan, int worker) {
+    int end = gp_plan_request_worker(plan, worker + 1);
+    int64_t least = 0;
+    for (int w = gp_plan_request_worker(plan, worker); w < end; w++) {
+        size_t room = gp_device_room(&plan->devices[w]);
+        int64_t memory = room > INT64_MAX ? INT64_MAX : (int64_t)room;
+        if (memory > 0 && (least == 0 || memory < least)) least = memory;
+    }
+    return least;
+}
+
 static gp_status list_workers(gp_balance_problem *problem, const gp_balance_request *request, int workers,
                               gp_error *err) {
     int stages = request->plan.stages;
@@ -96,9 +108,7 @@ static gp_status list_workers(gp_balance_problem *problem, const gp_balance_requ
     GP_RETURN_IF_FAILED(GP_NEW(&kinds.items, workers + stages, err));
     for (int w = 0; w < workers; w++) {
         int first = gp_plan_request_worker(&request->plan, w);
-        const gp_device_spec *spec = &request->plan.devices[first];
-        size_t room = gp_device_room(spec);
-        int64_t memory = room > INT64_MAX ? INT64_MAX : (int64_t)room;
+        int64_t memory = least_room(&request->plan, w);
         problem->workers[w] = (gp_cut_worker){.kind = add_kind(&kinds, &request->devices[first]), .memory = memory};
         snprintf(problem->workers[w].name, sizeof problem->workers[w].name, "worker %d", w);
     }

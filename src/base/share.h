@@ -1,5 +1,5 @@
-/* How the samples of a micro-batch are shared out among the replicas of a stage: in contiguous shares, as large as one
- * another but for the last ones. Pure functions; any thread. */
+/* How the samples of a micro-batch are shared out among the replicas of a stage, in contiguous shares. Pure functions;
+ * any thread. */
 #ifndef GP_BASE_SHARE_H
 #define GP_BASE_SHARE_H
 
@@ -10,7 +10,8 @@ typedef struct gp_share {
     int64_t first, count;
 } gp_share;
 
-/* Each replica has the next ⌈n/r⌉ samples; those behind have fewer, or none. */
+/* Each replica has the next ⌈n/r⌉ samples. The last replicas may have fewer, or none: of 8 samples and 5 replicas, four
+ * have 2 each. */
 static inline gp_share gp_share_of(int64_t samples, int replicas, int replica) {
     int64_t each = (samples + replicas - 1) / replicas;
     int64_t first = each * replica < samples ? each * replica : samples;

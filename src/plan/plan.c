@@ -67,10 +67,12 @@ static gp_status check_shares(const gp_plan *plan, gp_place place, gp_error *err
             if (gp_share_of(samples, stage->replicas, stage->replica).count > 0) continue;
             return gp_fail_at(
                 err, GP_CONFIG, place,
-                "stage %d has %d replicas, and a micro-batch of %" PRId64 " %s leaves none for replica %d: "
-                "shares without a sample are not available yet; take fewer replicas or micro_batches, "
-                "data.drop_last, or mini-batches of another size",
-                stage->number, stage->replicas, samples, samples == 1 ? "sample" : "samples", stage->replica);
+                "stage %d has %d replicas, and replica %d would have none of the %" PRId64
+                " samples of a micro-batch, in %s of %" PRId64
+                ": shares without a sample are not available yet; take fewer replicas or micro_batches, or "
+                "mini-batches of another size",
+                stage->number, stage->replicas, stage->replica, samples,
+                mini->training ? "a mini-batch" : "an evaluation's mini-batch", mini->samples);
         }
     return GP_OK;
 }

@@ -96,7 +96,7 @@ static double stage_seconds(const report *r, int s) {
     double seconds = 0;
     for (size_t pc = 0; pc < program->count; pc++) {
         const gp_instr *instr = &program->instrs[pc];
-        if (gp_instr_computes(instr) && gp_instr_has_micro(instr) && instr->stage == s)
+        if (gp_instr_computes(instr) && gp_instr_has_micro(instr) && instr->stage == found_stage(r, s)->stage)
             seconds += gp_durations_computing(&r->durations, instr);
     }
     return seconds / mini->pieces;

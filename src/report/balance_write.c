@@ -32,6 +32,11 @@ static gp_status check_devices_of(const gp_pipeline_config *found, const int *or
         return gp_fail(err, GP_USAGE,
                        "--write: the balance is for the %d devices of --set, but %s has %d; change the file first",
                        found->device_count, path, file->device_count);
+    if (file->entry_count != found->entry_count ||
+        memcmp(file->replicas, found->replicas, (size_t)found->entry_count * sizeof *found->replicas) != 0)
+        return gp_fail(err, GP_USAGE,
+                       "--write: the balance is for the replicas of --set, but %s has others; change the file first",
+                       path);
     for (int d = 0; d < found->device_count; d++) {
         int there = order ? order[d] : d;
         if (!gp_device_configs_equal(&found->devices[d], &file->devices[there]))

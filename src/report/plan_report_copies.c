@@ -125,6 +125,7 @@ void gp_report_copies(const gp_report *report) {
                 ? " (gather, broadcast, scatter, exchange: of a mini-batch)"
             : is_training(report) && stages->norms ? " (gather, broadcast: of a mini-batch)"
             : is_training(report)                  ? " (broadcast: of a mini-batch)"
+            : stages->count > stages->numbers      ? " (gather: of a mini-batch)"
                                                    : "");
     if (used > MOST_ROWS)
         write_kinds(report);

@@ -194,7 +194,17 @@ static gp_status emit_exchanges(generator *g, gp_error *err) {
     for (int s = stages->count - 1; s >= 0; s--) {
         if (gp_programs_worker(g->programs, s) != g->worker || stages->stage[s].replicas == 1) continue;
         GP_RETURN_IF_FAILED(emit_exchange(g, s, err));
-        if (stages->norms && stages->stage[s].replica == 0) GP_RETURN_IF_FAILED(emit_norm(g, s, err));
+    }
+    return GP_OK;
+}
+
+/* Of gradients that are summed up by now. */
+static gp_status emit_norms_of_replicas(generator *g, gp_error *err) {
+    const gp_stages *stages = g->request->stages;
+    for (int s = 0; s < stages->count; s++) {
+        const gp_stage *stage = &stages->stage[s];
+        if (gp_programs_worker(g->programs, s) == g->worker && stage->replicas > 1 && stage->replica == 0)
+            GP_RETURN_IF_FAILED(emit_norm(g, s, err));
     }
     return GP_OK;
 }
@@ -204,6 +214,7 @@ static gp_status emit_end(generator *g, gp_error *err) {
     int root = gp_stages_root(stages);
     g->clock = gp_order_clocks(g->order) - 1;
     if (stages->norms) GP_RETURN_IF_FAILED(emit_exchanges(g, err));
+    if (stages->norms) GP_RETURN_IF_FAILED(emit_norms_of_replicas(g, err));
     if (stages->norms && gp_programs_worker(g->programs, root) == g->worker)
         GP_RETURN_IF_FAILED(emit_clip(g, root, err));
     for (int s = 0; s < stages->count; s++)

@@ -13,7 +13,8 @@
  *
  * A collective carries what a mini-batch has found. Contributors post their parts, collectors copy them. A gather has
  * one collector, its root; a broadcast has one contributor, its root. In the others each member contributes and
- * collects: of a scatter it collects its own shard of each other's part, of an exchange each other's part.
+ * collects. In an exchange it copies the whole parts of all others. In a scatter it copies one shard out of each of
+ * them: its own.
  *
  * An all-reduce of a few numbers is a gather, a fold on the root in the order of the graph (the routines `clip` and
  * `total`), and a broadcast. One of gradients is a scatter, a fold of each shard in the order of the replicas (the

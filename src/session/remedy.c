@@ -69,12 +69,12 @@ static bool find_remedy(const gp_session *session, const gp_plan_choice *now, bo
     return false;
 }
 
-/* Whether a lean plan fits: micro-batches of one sample or of two, all recomputed. The workspace of one sample may be
- * the larger one. */
-static bool leanest_fits(const gp_session *session, int64_t *budget) {
+/* Whether a lean plan fits: micro-batches of one sample, or of two, or as few as there can be; all recomputed. The
+ * workspace of one sample may be the larger one. */
+static bool lean_fits(const gp_session *session, int64_t *budget) {
     int64_t batch = session->config->data.batch;
     for (int64_t samples = 1; samples <= 2 && samples <= batch; samples++) {
-        int64_t pieces = batch / samples < GP_MAX_MICRO_BATCHES ? batch / samples : GP_MAX_MICRO_BATCHES;
+        int64_t all = (batch + samples - 1) / samples, pieces = all < GP_MAX_MICRO_BATCHES ? all : GP_MAX_MICRO_BATCHES;
         const gp_plan_choice by_time = {pieces, true, GP_BALANCE_AUTO}, by_size = {pieces, true, GP_BALANCE_SIZE};
         *budget -= planning_work(session, &by_time);
         if (*budget < 0) return false;
@@ -91,7 +91,7 @@ static bool find_smaller_batch(const gp_session *session, const gp_plan_choice *
     smaller.config = &config;
     for (*batch = config.data.batch / 2; *batch > 0; *batch /= 2) {
         config.data.batch = *batch;
-        if (leanest_fits(&smaller, budget) && find_remedy(&smaller, now, false, budget, out)) return true;
+        if (lean_fits(&smaller, budget) && find_remedy(&smaller, now, false, budget, out)) return true;
     }
     return false;
 }
@@ -139,14 +139,14 @@ static void find_last_resort(const gp_session *session, const gp_plan_choice *no
         char remedy[REMEDY_TEXT];
         describe_remedy(remedy, now, &then, batch);
         snprintf(text, REMEDY_TEXT, "with this batch nothing makes it fit; it fits with %.120s", remedy);
-    } else if (*budget < 0) {
-        snprintf(text, REMEDY_TEXT,
-                 "checkpoint: always, more micro-batches and other balances were tried for a few seconds, and none of "
-                 "them makes it fit");
-    } else if (is_one_layer(session, missing)) {
+    } else if ((said || *budget >= 0) && is_one_layer(session, missing)) {
         snprintf(text, REMEDY_TEXT,
                  "%.240s%sneither more stages nor a smaller batch help; its device needs more memory",
                  said ? "" : missing, said ? "" : "; ");
+    } else if (*budget < 0) {
+        snprintf(text, REMEDY_TEXT,
+                 "checkpoint: always, more micro-batches, other balances and smaller batches were tried for a few "
+                 "seconds, and none of them makes it fit");
     } else {
         snprintf(text, REMEDY_TEXT,
                  "neither checkpoint: always nor more micro-batches nor another balance nor a smaller batch make it "

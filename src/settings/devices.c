@@ -133,15 +133,17 @@ static bool is_first_gpu(const gp_yaml *item) {
 }
 
 /* It is cuda:0. Who writes it twice wants two GPUs. */
-static gp_status check_first_gpu(const gp_yaml *list, gp_error *err) {
-    bool has = false;
+static gp_status check_first_gpu(const gp_yaml *list, const char *what, bool *has, gp_error *err) {
     for (size_t i = 0; i < list->count; i++) {
-        if (!is_first_gpu(list->items[i])) continue;
-        if (has)
+        char its[64];
+        snprintf(its, sizeof its, "%s.%zu", what, i);
+        if (list->items[i]->kind == GP_YAML_SEQUENCE)
+            GP_RETURN_IF_FAILED(check_first_gpu(list->items[i], its, has, err));
+        if (list->items[i]->kind == GP_YAML_SEQUENCE || !is_first_gpu(list->items[i])) continue;
+        if (*has)
             return gp_fail_at(err, GP_CONFIG, list->items[i]->place,
-                              "pipeline.devices.%zu: cuda is cuda:0, which the list has already; write cuda:0, cuda:1",
-                              i);
-        has = true;
+                              "%s: cuda is cuda:0, which the list has already; write cuda:0, cuda:1", its);
+        *has = true;
     }
     return GP_OK;
 }
@@ -166,7 +168,8 @@ static gp_status read_devices(const gp_key *key, const gp_yaml *node, const gp_k
         GP_RETURN_IF_FAILED(append(base, &next, &capacity, err));
         GP_RETURN_IF_FAILED(append_entries(base, next.count, 1, &capacity, err));
     }
-    return check_first_gpu(node, err);
+    bool has = false;
+    return check_first_gpu(node, at->what, &has, err);
 }
 
 gp_status gp_config_replicate(gp_pipeline_config *pipeline, int replicas, gp_place place, gp_error *err) {

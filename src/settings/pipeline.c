@@ -71,9 +71,8 @@ static gp_status read_replicas(const gp_key *key, const gp_yaml *node, const gp_
         return gp_refuse(
             node->place, at->what, err,
             "pipeline.devices names the replicas already, as lists within the list: leave one of both out");
-    if (pipeline->schedule.kind == GP_SCHEDULE_FILE)
-        return gp_refuse(node->place, at->what, err, "the schedule is a file, which has no replicas");
-    return gp_config_replicate(pipeline, (int)replicas, node->place, err);
+    GP_RETURN_IF_FAILED(gp_config_replicate(pipeline, (int)replicas, node->place, err));
+    return count_stages(pipeline, err);
 }
 
 static const gp_key_type replicas_type = {"integer", read_replicas, NULL, NULL};

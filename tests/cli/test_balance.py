@@ -252,6 +252,19 @@ class Balance(unittest.TestCase):
         self.assertGreater(report["even"]["step"], report["step"])
         self.assertTrue(0 < report["bubble"] < 1)
 
+    def test_stages_with_replicas(self):
+        """Each replica has half of a micro-batch's samples, and so takes half of its time."""
+        self.write("p.json", profile_of([8, 1, 1, 1, 1, 1, 1, 2]))
+        options = ["--profile", "p.json", "--set", "data.drop_last=true", "--set", "pipeline.micro_batches=2"]
+        alone = json.loads(self.expect(["--json", *options, "c.yaml"]))["stages"]
+        stages = json.loads(self.expect(["--json", *options, "--set", "pipeline.replicas=2", "c.yaml"]))["stages"]
+        self.assertEqual([stage["worker"] for stage in stages], [0, 2])
+        self.assertEqual([stage["layers"] for stage in stages], [stage["layers"] for stage in alone])
+        self.assertEqual([2 * stage["micro_batch"] for stage in stages], [stage["micro_batch"] for stage in alone])
+        err = self.run_program("--write", "--profile", "p.json", "--set", "pipeline.devices=[[cpu, cpu]]", "--set",
+                               "data.drop_last=true", "c.yaml").stderr
+        self.assertIn("--write: the balance is for the replicas of --set, but c.yaml has others; change the file first", err)
+
     def test_a_cut_that_does_not_fit_says_so(self):
         """A small device gets few layers; the even cut would be faster, if there were room for it."""
         self.write("p.json", profile_of([1] * 8, NAMES))

@@ -654,8 +654,9 @@ class Replicas(Group):
              "c.yaml:18:3: pipeline.balance: stages have 2 and 1 replicas, which auto and size do not "
              "know yet; give the layers of each stage, as in [3, 5]"),
             (["pipeline.devices=[cpu]", "pipeline.replicas=3", "pipeline.micro_batches=4"],
-             "stage 0 has 3 replicas, and a micro-batch of 4 samples leaves none for replica 2: shares without a sample are not "
-             "available yet; take fewer replicas or micro_batches, data.drop_last, or mini-batches of another size"),
+             "stage 0 has 3 replicas, and replica 2 would have none of the 4 samples of a micro-batch, in a mini-batch of 16: "
+             "shares without a sample are not available yet; take fewer replicas or micro_batches, or mini-batches of another "
+             "size"),
         ]
         for changes, sentence in cases:
             with self.subTest(changes=changes):

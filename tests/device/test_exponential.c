@@ -24,7 +24,8 @@ static double worst_error(float (*function)(float), double (*exact)(double), flo
     for (uint32_t bits = gp_bits_of(first) + (uint32_t)test_first((int)stride); bits <= gp_bits_of(last);
          bits += stride) {
         double error = error_of(function(gp_float_of(bits)), exact((double)gp_float_of(bits)));
-        if (!(error <= worst)) worst = error;
+        if (isnan(error)) fail_msg("of %a: not a number", (double)gp_float_of(bits));
+        if (error > worst) worst = error;
     }
     return worst;
 }

@@ -69,17 +69,51 @@ static uint64_t count_instructions(const gp_plan *plan) {
 
 static const int64_t ones[] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
 
+static const gp_schedule schedules[] = {
+    {.kind = GP_SCHEDULE_GPIPE, .chunks = 1},       {.kind = GP_SCHEDULE_1F1B, .chunks = 1},
+    {.kind = GP_SCHEDULE_INTERLEAVED, .chunks = 2}, {.kind = GP_SCHEDULE_ZB_H1, .chunks = 1},
+    {.kind = GP_SCHEDULE_ZB_H2, .chunks = 1},       {.kind = GP_SCHEDULE_ZB_V, .chunks = 2}};
+
+static void expect_exact(const harness_options *options, int way) {
+    harness h;
+    harness_plan(&h, options);
+    gp_plan_size size = gp_plan_estimate(h.plan);
+    if (size.instructions != count_instructions(h.plan))
+        fail_msg("schedule %d, way %d: %llu instead of %llu", options->schedule.kind, way,
+                 (unsigned long long)size.instructions, (unsigned long long)count_instructions(h.plan));
+    harness_end(&h);
+}
+
+/* The same with replicas, of the first stages, the last ones, and all. */
+static void instructions_of_replicas_are_exact(void **state) {
+    (void)state;
+    static const int64_t layers[] = {5, 4, 4, 4};
+    static const int replicas[][4] = {{2, 1, 1, 1}, {1, 2, 1, 3}, {3, 2, 2, 2}};
+    for (size_t s = 0; s < sizeof schedules / sizeof *schedules; s++)
+        for (int way = 0; way < 12; way++) {
+            harness_options options = {.model = network_skips,
+                                       .layers = layers,
+                                       .stages = 4,
+                                       .schedule = schedules[s],
+                                       .replicas = replicas[way % 3],
+                                       .kind = &gp_ref_kind,
+                                       .checkpoint = (gp_checkpoint_mode)(way / 4),
+                                       .lockstep = schedules[s].kind == GP_SCHEDULE_GPIPE && way % 2,
+                                       .micro_batches = 3,
+                                       .batch = 24,
+                                       .last = 15,
+                                       .evaluation = 18,
+                                       .norms = way / 6 % 2};
+            expect_exact(&options, way);
+        }
+}
+
 /* Every schedule, mode and kind of mini-batch, with skips, norms and uneven micro-batches. */
 static void instructions_are_exact(void **state) {
     (void)state;
-    static const gp_schedule schedules[] = {
-        {.kind = GP_SCHEDULE_GPIPE, .chunks = 1},       {.kind = GP_SCHEDULE_1F1B, .chunks = 1},
-        {.kind = GP_SCHEDULE_INTERLEAVED, .chunks = 2}, {.kind = GP_SCHEDULE_ZB_H1, .chunks = 1},
-        {.kind = GP_SCHEDULE_ZB_H2, .chunks = 1},       {.kind = GP_SCHEDULE_ZB_V, .chunks = 2}};
     static const int64_t two[] = {8, 9}, four[] = {5, 4, 4, 4};
     for (size_t s = 0; s < sizeof schedules / sizeof *schedules; s++)
         for (int way = 0; way < 24; way++) {
-            harness h;
             bool gpipe = schedules[s].kind == GP_SCHEDULE_GPIPE, few = way % 2 && schedules[s].chunks == 1;
             harness_options options = {.model = network_skips,
                                        .layers = few ? two : four,
@@ -93,12 +127,7 @@ static void instructions_are_exact(void **state) {
                                        .last = 7,
                                        .evaluation = 4,
                                        .norms = way / 6 % 2};
-            harness_plan(&h, &options);
-            gp_plan_size size = gp_plan_estimate(h.plan);
-            if (size.instructions != count_instructions(h.plan))
-                fail_msg("schedule %d, way %d: %llu instead of %llu", schedules[s].kind, way,
-                         (unsigned long long)size.instructions, (unsigned long long)count_instructions(h.plan));
-            harness_end(&h);
+            expect_exact(&options, way);
         }
 }
 
@@ -224,9 +253,8 @@ static void too_large_a_plan_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(instructions_are_exact),
-        cmocka_unit_test(instructions_of_a_file_are_exact),
-        cmocka_unit_test(bytes_are_near),
+        cmocka_unit_test(instructions_are_exact),           cmocka_unit_test(instructions_of_replicas_are_exact),
+        cmocka_unit_test(instructions_of_a_file_are_exact), cmocka_unit_test(bytes_are_near),
         cmocka_unit_test(too_large_a_plan_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

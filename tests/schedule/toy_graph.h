@@ -17,7 +17,8 @@ typedef struct toy {
     gp_stages *stages;
 } toy;
 
-/* balance[s] layers on stage s, which has replicas[s] replicas; they share out 12 samples. The value of layer i is 2 + i.
+/* balance[s] layers on stage s, which has replicas[s] replicas; they share out 12 samples. The value of layer i is 2 +
+ * i.
  */
 void toy_init_replicated(toy *t, const int64_t *balance, const int *replicas, int stages, const toy_skip *skips,
                          int skip_count);

@@ -18,7 +18,8 @@ enum { RUN = 512 };
 static void add_squares(gp_double_sum *sum, const float *x, const float *target, int64_t count) {
     for (int64_t i = 0; i < count; i += GP_SUM_LANES) {
         for (int64_t v = 0; v < GP_F64_VECTORS; v++) {
-            gp_f64s difference = gp_f64s_load(x + i + v * GP_F64_LANES) - gp_f64s_load(target + i + v * GP_F64_LANES);
+            gp_wide_doubles difference =
+                gp_widen_half(x + i + v * GP_F64_LANES) - gp_widen_half(target + i + v * GP_F64_LANES);
             sum->part[v] += difference * difference;
         }
     }
@@ -32,8 +33,8 @@ static void add_bce(gp_double_sum *sum, const float *x, const float *target, int
     for (int64_t i = 0; i < count; i += GP_SUM_LANES) {
         for (int64_t v = 0; v < GP_F64_VECTORS; v++) {
             int64_t at = i + v * GP_F64_LANES;
-            gp_f64s logit = gp_f64s_load(x + at), positive = gp_f64s_positive(logit);
-            sum->part[v] += gp_f64s_load(rest + at) + (positive - logit * gp_f64s_load(target + at));
+            gp_wide_doubles logit = gp_widen_half(x + at), positive = gp_wide_doubles_positive(logit);
+            sum->part[v] += gp_widen_half(rest + at) + (positive - logit * gp_widen_half(target + at));
         }
     }
 }

@@ -93,7 +93,7 @@ static double exp_sum(const float *x, int64_t classes, float most) {
             for (int64_t i = 0; i < GP_SUM_LANES; i++) e[whole + i] = gp_exponential(room[i] - most);
         }
         for (int64_t i = 0; i < count; i += GP_SUM_LANES)
-            for (int64_t v = 0; v < GP_F64_VECTORS; v++) sum.part[v] += gp_f64s_load(e + i + v * GP_F64_LANES);
+            for (int64_t v = 0; v < GP_F64_VECTORS; v++) sum.part[v] += gp_widen_half(e + i + v * GP_F64_LANES);
     }
     return gp_double_total(&sum, NULL, 0);
 }
@@ -105,7 +105,8 @@ static double spread_sum(const float *x, int64_t classes, double most, double re
     int64_t c = 0;
     for (; c + GP_SUM_LANES <= classes; c += GP_SUM_LANES)
         for (int64_t v = 0; v < GP_F64_VECTORS; v++)
-            sum.part[v] += gp_f64s_all(rest) + (gp_f64s_all(most) - gp_f64s_load(x + c + v * GP_F64_LANES));
+            sum.part[v] +=
+                gp_wide_doubles_all(rest) + (gp_wide_doubles_all(most) - gp_widen_half(x + c + v * GP_F64_LANES));
     for (int64_t i = 0; c + i < classes; i++) last[i] = rest + (most - (double)x[c + i]);
     return gp_double_total(&sum, last, classes - c);
 }
@@ -159,7 +160,7 @@ static double sum_of(const float *x, int64_t count) {
     float room[GP_SUM_LANES];
     for (int64_t i = 0; i < count; i += GP_SUM_LANES) {
         const float *at = count - i < GP_SUM_LANES ? gp_padded(x + i, count - i, room, 0) : x + i;
-        for (int64_t v = 0; v < GP_F64_VECTORS; v++) sum.part[v] += gp_f64s_load(at + v * GP_F64_LANES);
+        for (int64_t v = 0; v < GP_F64_VECTORS; v++) sum.part[v] += gp_widen_half(at + v * GP_F64_LANES);
     }
     return gp_double_total(&sum, NULL, 0);
 }

@@ -82,10 +82,6 @@ static inline gp_doubles gp_high(gp_floats value) {
 #endif
 }
 
-static inline gp_doubles gp_load_doubles(const double *from) {
-    return (gp_doubles) * (const gp_doubles_at *)from;
-}
-
 static inline void gp_store_doubles(double *to, gp_doubles value) {
     *(gp_doubles_at *)to = value;
 }
