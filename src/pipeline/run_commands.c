@@ -96,8 +96,9 @@ gp_status gp_run_prediction(gp_run *run, int mini, void *out, gp_error *err) {
     if (!stats || !gp_shape_elements(plan->graph->nodes[stats->node].layer->inputs[0], &elements))
         return gp_fail(err, GP_INTERNAL, "the plan keeps no prediction");
     size_t sample = (size_t)elements * gp_dtype_size(plan->types.storage);
-    GP_RETURN_IF_FAILED(GP_NEW(&blocks, its->pieces * replicas, err));
-    for (int b = 0; b < its->pieces * replicas; b++) {
+    int count = its->pieces * replicas;
+    GP_RETURN_IF_FAILED(GP_NEW(&blocks, count, err));
+    for (int b = 0; b < count; b++) {
         const gp_stage_plan *last = &plan->stage[root + b % replicas];
         gp_share share = gp_mini_share(its, &plan->stages->stage[last->stage], b / replicas);
         stats = find_prediction(plan, last);
@@ -106,7 +107,7 @@ gp_status gp_run_prediction(gp_run *run, int mini, void *out, gp_error *err) {
                                .bytes = (size_t)share.count * sample,
                                .host = (char *)out + (size_t)share.first * sample};
     }
-    gp_status status = copy_blocks(run, false, blocks, (size_t)(its->pieces * replicas), err);
+    gp_status status = copy_blocks(run, false, blocks, (size_t)count, err);
     free(blocks);
     return status;
 }

@@ -226,7 +226,8 @@ static double of_work(const gp_conv_work *work, const gp_conv_rates *rate) {
 
 /* By how much the largest share exceeds a mean one. */
 static double excess_of(int64_t samples, uint32_t threads) {
-    return (double)((samples - 1) / threads + 1) * threads / (double)samples - 1;
+    int64_t largest = (samples - 1) / threads + 1;
+    return (double)largest * threads / (double)samples - 1;
 }
 
 bool gp_conv_is_shared(const gp_conv_shape *s, gp_op_kind kind, gp_conv_isa isa, uint32_t threads) {

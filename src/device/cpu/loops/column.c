@@ -25,11 +25,11 @@ static inline void add_lanes(const gp_column_sum *sum, const float *x, int64_t r
 /* Rows [row, row+rows) of some columns. */
 static inline void add_rows(const gp_column_sum *sum, int64_t row, int64_t rows, int64_t column, int64_t columns,
                             block_sums *to) {
-    enum { HALF = (int)GP_WIDE / 2, ALL = (int)SUM_VECTORS * (int)HALF };
+    enum { HALF = (int)GP_WIDE / 2, WHOLE = (int)GP_WIDE, ALL = (int)SUM_VECTORS * (int)HALF };
     const float *x = sum->x + row * sum->x_pitch + column;
     int64_t c = 0;
     for (; c + ALL <= columns; c += ALL) add_lanes(sum, x + c, rows, SUM_VECTORS, to->total + c);
-    for (; c + 2 * HALF <= columns; c += 2 * HALF) add_lanes(sum, x + c, rows, 2, to->total + c);
+    for (; c + WHOLE <= columns; c += WHOLE) add_lanes(sum, x + c, rows, 2, to->total + c);
     for (; c + HALF <= columns; c += HALF) add_lanes(sum, x + c, rows, 1, to->total + c);
     for (; c < columns; c++)
         for (int64_t r = 0; r < rows; r++) to->total[c] += (double)x[r * sum->x_pitch + c];

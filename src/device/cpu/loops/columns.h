@@ -59,7 +59,7 @@ static inline void gp_add_deviation_lanes(const float *x, int64_t pitch, int64_t
 static inline void gp_add_deviations(const float *x, int64_t pitch, int64_t rows, int64_t columns, gp_deviations *its) {
     int64_t c = 0;
     for (; c + GP_FEW <= columns; c += GP_FEW) gp_add_deviation_lanes(x, pitch, rows, c, GP_VECTORS, GP_WIDE, its);
-    for (; c + 2 * GP_WIDE <= columns; c += 2 * GP_WIDE) gp_add_deviation_lanes(x, pitch, rows, c, 2, GP_WIDE, its);
+    for (; c + GP_TWO_WIDE <= columns; c += GP_TWO_WIDE) gp_add_deviation_lanes(x, pitch, rows, c, 2, GP_WIDE, its);
     for (; c + GP_WIDE <= columns; c += GP_WIDE) gp_add_deviation_lanes(x, pitch, rows, c, 1, GP_WIDE, its);
     for (; c + GP_WIDE / 2 <= columns; c += GP_WIDE / 2) gp_add_deviation_lanes(x, pitch, rows, c, 1, GP_WIDE / 2, its);
     for (; c < columns; c++) {
@@ -190,7 +190,7 @@ static inline void gp_add_gradients(const gp_gradients *its, gp_through through,
                                     int64_t columns, gp_gradient_sums *to) {
     int64_t c = 0;
     /* Smaller registers are fewer too. */
-    for (; (int)GP_WIDE == (int)GP_LINE && c + 2 * GP_WIDE <= columns; c += 2 * GP_WIDE)
+    for (; (int)GP_WIDE == (int)GP_LINE && c + GP_TWO_WIDE <= columns; c += GP_TWO_WIDE)
         gp_add_gradient_lanes(its, through, row, rows, c, 2, GP_WIDE, to);
     for (; c + GP_WIDE <= columns; c += GP_WIDE) gp_add_gradient_lanes(its, through, row, rows, c, 1, GP_WIDE, to);
     for (; c + GP_WIDE / 2 <= columns; c += GP_WIDE / 2)

@@ -440,7 +440,7 @@ static inline void add_weights(const group_loop *loop, bool by_row, int64_t row,
                                int64_t columns, weight_sums *to) {
     int64_t x_pitch = loop->at.x.rows.pitch, dy_pitch = loop->at.dy.rows.pitch, c = 0;
     const float *x = row_of(&loop->at.x, row, column), *dy = row_of(&loop->at.dy, row, column);
-    for (; c + 2 * GP_WIDE <= columns; c += 2 * GP_WIDE) add_weight_lanes(loop, by_row, x + c, dy + c, rows, c, 4, to);
+    for (; c + GP_TWO_WIDE <= columns; c += GP_TWO_WIDE) add_weight_lanes(loop, by_row, x + c, dy + c, rows, c, 4, to);
     for (; c + GP_WIDE <= columns; c += GP_WIDE) add_weight_lanes(loop, by_row, x + c, dy + c, rows, c, 2, to);
     for (; c + GP_WIDE / 2 <= columns; c += GP_WIDE / 2) add_weight_lanes(loop, by_row, x + c, dy + c, rows, c, 1, to);
     for (; c < columns; c++) {

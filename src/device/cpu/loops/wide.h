@@ -11,6 +11,7 @@ enum { GP_WIDE = 16 };
 enum { GP_WIDE = (int)GP_LANES };
 #endif
 
+enum { GP_TWO_WIDE = 2 * (int)GP_WIDE };
 typedef float gp_wide __attribute__((vector_size(GP_WIDE * 4)));
 typedef float gp_wide_at __attribute__((vector_size(GP_WIDE * 4), aligned(4), may_alias));
 typedef int32_t gp_wide_ints __attribute__((vector_size(GP_WIDE * 4)));
