@@ -421,6 +421,15 @@ static float *by_hand(const shared_op *all, const int64_t *corner, int threads, 
     return want;
 }
 
+/* The most threads of libgomp that an op has asked for; the linker puts this in the place of libgomp's function. */
+static atomic_int most_threads;
+void __real_omp_set_num_threads(int threads);
+void __wrap_omp_set_num_threads(int threads);
+void __wrap_omp_set_num_threads(int threads) {
+    if (threads > most_threads) most_threads = threads;
+    __real_omp_set_num_threads(threads);
+}
+
 /* Each thread computes its share of the samples as one thread does that has no others, and gradients of weights are
  * added in the order of the shares: the same bits. */
 static void test_shares(void **state) {
@@ -428,6 +437,9 @@ static void test_shares(void **state) {
     static const int64_t shapes[][8] = {{4, 6, 16, 32, 3, 1, 1, 1}, {5, 6, 16, 32, 3, 1, 1, 1},
                                         {9, 7, 3, 16, 5, 2, 2, 1},  {3, 4, 20, 24, 1, 1, 0, 1},
                                         {6, 5, 7, 9, 3, 1, 2, 2},   {12, 1, 64, 64, 3, 1, 1, 1}};
+    /* tests/machine/other_machine.c lets oneDNN have no fast code for some formats; then it divides these itself. */
+    bool other_machine = getenv("GP_MACHINE_WEIGHTS") != NULL;
+    int compared = 0;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         for (uint32_t threads = 2; threads <= MOST_THREADS; threads++) {
             for (int k = 0; k < KINDS; k++) {
@@ -436,16 +448,21 @@ static void test_shares(void **state) {
                 prepare_shared(&all, kinds[k], shapes[i], threads, GP_FORMAT_ANY);
                 gp_conv_shape shape = gp_conv_shape_of(&all.prepared->desc);
                 assert_true(gp_conv_is_shared(&shape, kinds[k], gp_conv_isa_now(), threads));
+                most_threads = 0;
                 float *got = run_at(all.prepared, &all.t, 0, 1, &bytes);
-                float *want = by_hand(&all, shapes[i], (int)threads, bytes);
-                if (memcmp(got, want, bytes) != 0)
+                bool divided = most_threads <= 1;
+                float *want = divided ? by_hand(&all, shapes[i], (int)threads, bytes) : NULL;
+                if (divided && memcmp(got, want, bytes) != 0)
                     fail_msg("shape %zu, op %d, %u threads: not what the shares are alone", i, k, threads);
+                compared += divided;
+                assert_true(divided || other_machine);
                 free(got);
                 free(want);
                 forget_shared(&all);
             }
         }
     }
+    assert_true(compared > 0);
 }
 
 /* Samples are divided if each thread has one, no second gradient is large, and none waits long for a larger share. */
@@ -479,15 +496,6 @@ static void test_what_is_shared(void **state) {
             }
         }
     }
-}
-
-/* The most threads of libgomp that an op has asked for; the linker puts this in the place of libgomp's function. */
-static atomic_int most_threads;
-void __real_omp_set_num_threads(int threads);
-void __wrap_omp_set_num_threads(int threads);
-void __wrap_omp_set_num_threads(int threads) {
-    if (threads > most_threads) most_threads = threads;
-    __real_omp_set_num_threads(threads);
 }
 
 /* Runs an op, with weights in the device's format or plain ones. */
