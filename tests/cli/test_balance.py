@@ -265,6 +265,21 @@ class Balance(unittest.TestCase):
                                "data.drop_last=true", "c.yaml").stderr
         self.assertIn("--write: the balance is for the replicas of --set, but c.yaml has others; change the file first", err)
 
+    def test_the_smallest_replica_limits_the_stage(self):
+        """The second stage's layers must fit on each of its replicas, in any order."""
+        self.write("p.json", profile_of([8, 1, 1, 1, 1, 1, 1, 2]))
+        options = ["--profile", "p.json", "--set", "data.drop_last=true", "--set", "pipeline.micro_batches=2", "--json"]
+        found, most = set(), max(self.arenas(1)) // 1024
+        for kib in range(most // 8, most + 20, most // 14):
+            few, many = "{cpu: {memory: %dKiB}}" % kib, "{cpu: {memory: 4GiB}}"
+            ways = []
+            for replicas in (f"{few}, {few}", f"{many}, {few}", f"{few}, {many}"):
+                process = self.run_program(*options, "--set", f"pipeline.devices=[[cpu, cpu], [{replicas}]]", "c.yaml")
+                ways.append(str(json.loads(process.stdout)["balance"]) if process.returncode == 0 else "does not fit")
+            self.assertEqual(len(set(ways)), 1, (kib, ways))
+            found.add(ways[0])
+        self.assertGreater(len(found), 1)
+
     def test_a_cut_that_does_not_fit_says_so(self):
         """A small device gets few layers; the even cut would be faster, if there were room for it."""
         self.write("p.json", profile_of([1] * 8, NAMES))
