@@ -1,64 +1,37 @@
 #include "schedule/validate.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "schedule/order.h"
 #include "schedule/play.h"
+#include "schedule/validate_internal.h"
 #include "schedule/waits.h"
 
 /* What has happened to one micro-batch on the current stage. */
-typedef struct piece {
+struct gp_checked_micro {
     bool loaded, forward, kept, recomputed, backward;  /* backward: for inputs at least */
     bool weight;                                       /* backward for weights too */
     size_t received, grads_received, sent, grads_sent; /* copies */
     bool lives[GP_FRAMES];                             /* has a slot of the frame now: slot[frame] */
     uint16_t slot[GP_FRAMES];
-} piece;
+};
 
-typedef struct holder {
+struct gp_holder {
     int stage; /* +1; another stage's entry is an old one */
     int micro; /* −1: the slot is free */
-} holder;
+};
 
-enum { SENT = 1, RECEIVED = 2, POSTED = 1, COLLECTED = 2 };
+enum { SENT = 1, RECEIVED = 2 };
 
-typedef struct checker {
-    const gp_stages *stages;
-    const gp_programs *programs;
-    size_t *first; /* [stage]: where the pcs of its instructions begin in `pcs`, in its worker's order */
-    uint32_t *pcs;
-    uint8_t *copied;            /* [edge·pieces + micro]: SENT, RECEIVED */
-    piece *pieces;              /* [micro], of the current stage */
-    holder *holders[GP_FRAMES]; /* [slot] */
-    const gp_stage *stage;      /* the current one, with what it has done so far */
-    int s, forwards, backwards, weights, norms, clips, totals, reduces, steps;
-    uint8_t *joined; /* [collective·stages + stage]: POSTED, COLLECTED */
-    int worker;      /* of the current instruction */
-    size_t pc;
-    const gp_instr *instr;
-} checker;
-
-static gp_status refuse(const checker *c, gp_error *err, const char *format, ...) GP_PRINTF(3, 4);
-static gp_status refuse(const checker *c, gp_error *err, const char *format, ...) {
-    char what[400];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(what, sizeof what, format, args);
-    va_end(args);
-    return gp_programs_refuse(c->programs, c->worker, c->pc, err, "%s", what);
-}
-
-static void look_at(checker *c, int worker, size_t pc) {
+static void look_at(gp_checker *c, int worker, size_t pc) {
     c->worker = worker;
     c->pc = pc;
     c->instr = &c->programs->worker[worker].instrs[pc];
 }
 
-static gp_status check_sizes(const checker *c, gp_error *err) {
+static gp_status check_sizes(const gp_checker *c, gp_error *err) {
     const gp_programs *programs = c->programs;
     if (programs->stages != c->stages->count)
         return gp_fail(err, GP_PROGRAM, "the programs are for %d stages, but the model is cut into %d",
@@ -85,7 +58,7 @@ static gp_status check_sizes(const checker *c, gp_error *err) {
 }
 
 /* Before anything is reserved per copy or micro-batch: right programs have at least these many instructions. */
-static gp_status check_lengths(const checker *c, gp_error *err) {
+static gp_status check_lengths(const gp_checker *c, gp_error *err) {
     size_t count = 0, pieces = (size_t)c->programs->pieces;
     for (int w = 0; w < c->programs->workers; w++) count += c->programs->worker[w].count;
     if (count / pieces < (size_t)c->stages->count || 2 * (count / pieces) < c->stages->edge_count)
@@ -106,7 +79,7 @@ static unsigned flags_of_op(uint8_t op) {
     }
 }
 
-static gp_status check_edge(const checker *c, gp_error *err) {
+static gp_status check_edge(const gp_checker *c, gp_error *err) {
     const gp_instr *instr = c->instr;
     size_t edges = c->stages->edge_count, older = 2 * (size_t)(c->stages->count - 1);
     if (instr->edge >= edges)
@@ -127,26 +100,8 @@ static gp_status check_edge(const checker *c, gp_error *err) {
     return GP_OK;
 }
 
-static gp_status check_collective(const checker *c, gp_error *err) {
-    const gp_instr *instr = c->instr;
-    bool posts = instr->op == GP_INSTR_POST;
-    if (instr->collective >= c->stages->collective_count)
-        return refuse(c, err, "collective %u does not exist: there are %zu collectives, counted from 0",
-                      instr->collective, c->stages->collective_count);
-    const gp_collective *its = &c->stages->collectives[instr->collective];
-    if (!c->programs->training && its->part != GP_PART_LOSSES)
-        return refuse(c, err, "is not allowed in a forward-only program");
-    if (gp_indices_find(posts ? &its->contributors : &its->collectors, instr->stage) >= 0) return GP_OK;
-    if (gp_indices_find(posts ? &its->collectors : &its->contributors, instr->stage) < 0)
-        return refuse(c, err, "stage %u takes no part in collective %u, a %s of %s", instr->stage, instr->collective,
-                      gp_collective_kind_name(its->kind), gp_part_kind_name(its->part));
-    return refuse(c, err, "stage %u %s in collective %u, a %s of %s with root %d", instr->stage,
-                  posts ? "collects" : "posts", instr->collective, gp_collective_kind_name(its->kind),
-                  gp_part_kind_name(its->part), its->root);
-}
-
 /* Every number that later checks, waits and player use as an index. */
-static gp_status check_fields(const checker *c, gp_error *err) {
+static gp_status check_fields(const gp_checker *c, gp_error *err) {
     const gp_instr *instr = c->instr;
     if (instr->op >= GP_INSTR_OPS) return refuse(c, err, "operation %u does not exist", instr->op);
     if (instr->flags & ~flags_of_op(instr->op))
@@ -169,7 +124,7 @@ static gp_status check_fields(const checker *c, gp_error *err) {
     case GP_INSTR_SEND:
     case GP_INSTR_RECV: return check_edge(c, err);
     case GP_INSTR_POST:
-    case GP_INSTR_COLLECT: return check_collective(c, err);
+    case GP_INSTR_COLLECT: return gp_check_collective_fields(c, err);
     case GP_INSTR_NORM:
     case GP_INSTR_CLIP:
         if (!c->programs->training) return refuse(c, err, "is not allowed in a forward-only program");
@@ -200,7 +155,7 @@ static gp_status check_fields(const checker *c, gp_error *err) {
 }
 
 /* Also gathers each stage's instructions: first[s + 1] counts those of stage s. */
-static gp_status check_worker(checker *c, int worker, size_t *barriers, gp_error *err) {
+static gp_status check_worker(gp_checker *c, int worker, size_t *barriers, gp_error *err) {
     const gp_program *program = &c->programs->worker[worker];
     bool stepped = false;
     uint32_t collective = 0;
@@ -223,7 +178,7 @@ static gp_status check_worker(checker *c, int worker, size_t *barriers, gp_error
     return GP_OK;
 }
 
-static gp_status check_workers(checker *c, gp_error *err) {
+static gp_status check_workers(gp_checker *c, gp_error *err) {
     size_t barriers = 0;
     for (int w = 0; w < c->programs->workers; w++) {
         size_t its;
@@ -235,7 +190,7 @@ static gp_status check_workers(checker *c, gp_error *err) {
     return GP_OK;
 }
 
-static gp_status sort_by_stage(checker *c, gp_error *err) {
+static gp_status sort_by_stage(gp_checker *c, gp_error *err) {
     for (int s = 0; s < c->stages->count; s++) c->first[s + 1] += c->first[s];
     GP_RETURN_IF_FAILED(GP_NEW(&c->pcs, c->first[c->stages->count], err));
     size_t *next = NULL;
@@ -249,32 +204,32 @@ static gp_status sort_by_stage(checker *c, gp_error *err) {
 }
 
 /* The current micro-batch has, or now gets, this slot. */
-static gp_status hold(checker *c, gp_frame frame, uint16_t slot, gp_error *err) {
-    piece *p = &c->pieces[c->instr->micro];
+static gp_status hold(gp_checker *c, gp_frame frame, uint16_t slot, gp_error *err) {
+    struct gp_checked_micro *p = &c->pieces[c->instr->micro];
     if (p->lives[frame]) {
         if (p->slot[frame] == slot) return GP_OK;
         return refuse(c, err, "uses %s slot %u, but its micro-batch is in slot %u", gp_frame_name(frame), slot,
                       p->slot[frame]);
     }
-    holder *h = &c->holders[frame][slot];
+    struct gp_holder *h = &c->holders[frame][slot];
     if (h->stage == c->s + 1 && h->micro >= 0)
         return refuse(c, err, "overwrites %s slot %u, which micro-batch %d still needs", gp_frame_name(frame), slot,
                       h->micro);
-    *h = (holder){c->s + 1, c->instr->micro};
+    *h = (struct gp_holder){c->s + 1, c->instr->micro};
     p->lives[frame] = true;
     p->slot[frame] = slot;
     return GP_OK;
 }
 
-static void free_slot(checker *c, gp_frame frame) {
-    piece *p = &c->pieces[c->instr->micro];
+static void free_slot(gp_checker *c, gp_frame frame) {
+    struct gp_checked_micro *p = &c->pieces[c->instr->micro];
     if (p->lives[frame]) c->holders[frame][p->slot[frame]].micro = -1;
     p->lives[frame] = false;
 }
 
 /* What the instruction was the last to use is free: the validator's own reading, not the one of schedule/access.h. */
-static void release(checker *c) {
-    piece *p = &c->pieces[c->instr->micro];
+static void release(gp_checker *c) {
+    struct gp_checked_micro *p = &c->pieces[c->instr->micro];
     switch (c->instr->op) {
     case GP_INSTR_FORWARD:
         if (!c->programs->training) free_slot(c, GP_FRAME_STASH);
@@ -292,7 +247,7 @@ static void release(checker *c) {
     if (p->weight && p->grads_sent == c->stage->grad_out.count) free_slot(c, GP_FRAME_GRAD);
 }
 
-static gp_status mark_copied(checker *c, uint8_t which, gp_error *err) {
+static gp_status mark_copied(gp_checker *c, uint8_t which, gp_error *err) {
     uint8_t *copied = &c->copied[(size_t)c->instr->edge * (size_t)c->programs->pieces + c->instr->micro];
     if (*copied & which)
         return refuse(c, err, "micro-batch %u is %s on edge %u a second time", c->instr->micro,
@@ -301,7 +256,7 @@ static gp_status mark_copied(checker *c, uint8_t which, gp_error *err) {
     return GP_OK;
 }
 
-static gp_status check_all_received(const checker *c, const gp_indices *edges, size_t received, gp_error *err) {
+static gp_status check_all_received(const gp_checker *c, const gp_indices *edges, size_t received, gp_error *err) {
     if (received == edges->count) return GP_OK;
     for (size_t i = 0; i < edges->count; i++) {
         size_t at = (size_t)edges->items[i] * (size_t)c->programs->pieces + c->instr->micro;
@@ -312,107 +267,14 @@ static gp_status check_all_received(const checker *c, const gp_indices *edges, s
     return GP_OK;
 }
 
-static gp_status check_load(checker *c, piece *p, gp_error *err) {
+static gp_status check_load(gp_checker *c, struct gp_checked_micro *p, gp_error *err) {
     if (p->loaded) return refuse(c, err, "the micro-batch is loaded a second time");
     p->loaded = true;
     return hold(c, GP_FRAME_STASH, c->instr->slot, err);
 }
 
-static uint8_t *joined_by(const checker *c, uint32_t collective, int stage) {
-    return &c->joined[(size_t)collective * (size_t)c->stages->count + (size_t)stage];
-}
-
-static uint8_t joins_as(const gp_instr *instr) {
-    return instr->op == GP_INSTR_POST ? POSTED : COLLECTED;
-}
-
-static gp_status join(checker *c, gp_error *err) {
-    uint8_t *joined = joined_by(c, c->instr->collective, c->s), joins = joins_as(c->instr);
-    if (*joined & joins) return refuse(c, err, "a second %s of the stage", joins == POSTED ? "post" : "collect");
-    *joined = (uint8_t)(*joined | joins);
-    return GP_OK;
-}
-
-/* Whether the stage has collected in all collectives of that kind and part in which it collects. */
-static bool has_collected(const checker *c, gp_collective_kind kind, gp_part_kind part) {
-    for (uint32_t i = 0; i < c->stages->collective_count; i++) {
-        const gp_collective *its = &c->stages->collectives[i];
-        if (its->kind == kind && its->part == part && gp_indices_find(&its->collectors, c->s) >= 0 &&
-            !(*joined_by(c, i, c->s) & COLLECTED))
-            return false;
-    }
-    return true;
-}
-
-/* Scalars say what the last forward found, and with norms, the clip. */
-static gp_status check_post(checker *c, gp_error *err) {
-    const gp_collective *its = &c->stages->collectives[c->instr->collective];
-    bool forwards = c->forwards == c->programs->pieces, backwards = c->weights == c->programs->pieces;
-    switch (its->part) {
-    case GP_PART_SCALARS:
-        if (!forwards) return refuse(c, err, "comes before the stage's last forward");
-        if (c->stage->replicas > 1 && c->totals == 0) return refuse(c, err, "comes before the total");
-        if (c->stages->norms && c->clips == 0) return refuse(c, err, "comes before the clip");
-        break;
-    case GP_PART_SQUARES:
-        if (c->norms == 0) return refuse(c, err, "comes before the norm of the stage");
-        break;
-    case GP_PART_LOSSES:
-    case GP_PART_STATISTICS:
-        if (!forwards) return refuse(c, err, "comes before the stage's last forward");
-        break;
-    case GP_PART_GRADIENTS:
-        if (!backwards) return refuse(c, err, "comes before the stage's last backward");
-        if (its->kind == GP_COLLECTIVE_EXCHANGE && c->reduces == 0) return refuse(c, err, "comes before the reduce");
-        break;
-    }
-    return join(c, err);
-}
-
-/* A mutual collective's member has posted before it waits for the others. */
-static gp_status check_collect(checker *c, gp_error *err) {
-    const gp_collective *its = &c->stages->collectives[c->instr->collective];
-    if (gp_collective_is_mutual(its) && !(*joined_by(c, c->instr->collective, c->s) & POSTED))
-        return refuse(c, err, "comes before the stage's own post");
-    return join(c, err);
-}
-
-static gp_status check_total(checker *c, gp_error *err) {
-    if (c->s != gp_stages_root(c->stages))
-        return refuse(c, err, "only stage %d may have a total", gp_stages_root(c->stages));
-    if (c->totals++ > 0) return refuse(c, err, "a second total");
-    if (c->forwards < c->programs->pieces) return refuse(c, err, "comes before the stage's last forward");
-    if (has_collected(c, GP_COLLECTIVE_GATHER, GP_PART_LOSSES)) return GP_OK;
-    return refuse(c, err, "must come after the collect of the losses of the other replicas");
-}
-
-static gp_status check_reduce(checker *c, gp_error *err) {
-    if (c->reduces++ > 0) return refuse(c, err, "a second reduce of the stage");
-    if (has_collected(c, GP_COLLECTIVE_SCATTER, GP_PART_GRADIENTS)) return GP_OK;
-    return refuse(c, err, "must come after the collect of the gradients of the other replicas");
-}
-
-static gp_status check_norm(checker *c, gp_error *err) {
-    if (c->stage->replica > 0) return refuse(c, err, "is not allowed: the first replica finds the norm");
-    if (c->norms++ > 0) return refuse(c, err, "a second norm of the stage");
-    if (c->weights < c->programs->pieces) return refuse(c, err, "comes before the stage's last backward");
-    if (has_collected(c, GP_COLLECTIVE_EXCHANGE, GP_PART_GRADIENTS)) return GP_OK;
-    return refuse(c, err, "must come after the collect of the gradients of the other replicas");
-}
-
-static gp_status check_clip(checker *c, gp_error *err) {
-    if (c->s != gp_stages_root(c->stages))
-        return refuse(c, err, "only the last stage, %d, may have a clip", gp_stages_root(c->stages));
-    if (c->clips++ > 0) return refuse(c, err, "a second clip");
-    if (c->norms == 0) return refuse(c, err, "comes before the stage's own norm");
-    for (uint32_t i = 0; i < c->stages->collective_count; i++)
-        if (c->stages->collectives[i].part == GP_PART_SQUARES && !(*joined_by(c, i, c->s) & COLLECTED))
-            return refuse(c, err, "must come after the collect of the squares of all other stages, collective %u", i);
-    return GP_OK;
-}
-
 /* None comes late: forward and backward demand all of theirs before, so that a later one is a second one. */
-static gp_status check_recv(checker *c, piece *p, gp_error *err) {
+static gp_status check_recv(gp_checker *c, struct gp_checked_micro *p, gp_error *err) {
     GP_RETURN_IF_FAILED(mark_copied(c, RECEIVED, err));
     switch (c->stages->edges[c->instr->edge].kind) {
     case GP_EDGE_GRADIENT: p->grads_received++; return hold(c, GP_FRAME_GRAD, c->instr->slot, err);
@@ -420,7 +282,7 @@ static gp_status check_recv(checker *c, piece *p, gp_error *err) {
     }
 }
 
-static gp_status check_forward(checker *c, piece *p, gp_error *err) {
+static gp_status check_forward(gp_checker *c, struct gp_checked_micro *p, gp_error *err) {
     const gp_instr *instr = c->instr;
     if (p->forward) return refuse(c, err, "a second forward of the micro-batch");
     if ((c->stage->loads_input || c->stage->loads_target) && !p->loaded)
@@ -438,7 +300,7 @@ static gp_status check_forward(checker *c, piece *p, gp_error *err) {
     return c->stage->out.count ? hold(c, GP_FRAME_OUTBOX, instr->work, err) : GP_OK;
 }
 
-static gp_status check_recompute(checker *c, piece *p, gp_error *err) {
+static gp_status check_recompute(gp_checker *c, struct gp_checked_micro *p, gp_error *err) {
     if (!p->forward) return refuse(c, err, "a recompute before the forward");
     if (p->kept) return refuse(c, err, "recomputes what the forward has kept");
     if (p->recomputed) return refuse(c, err, "a second recompute of the micro-batch");
@@ -448,14 +310,14 @@ static gp_status check_recompute(checker *c, piece *p, gp_error *err) {
 }
 
 /* `taken`: micro-batches whose gradients of this kind are added up. */
-static gp_status check_turn(const checker *c, int taken, gp_error *err) {
+static gp_status check_turn(const gp_checker *c, int taken, gp_error *err) {
     int next = c->programs->descending ? c->programs->pieces - 1 - taken : taken;
     if (c->instr->micro == next) return GP_OK;
     return refuse(c, err, "comes too early: gradients add up in %s order of micro-batches, and %d is next",
                   c->programs->descending ? "descending" : "ascending", next);
 }
 
-static gp_status check_backward_order(checker *c, gp_error *err) {
+static gp_status check_backward_order(gp_checker *c, gp_error *err) {
     bool input = gp_instr_begins_backward(c->instr), weight = gp_instr_ends_backward(c->instr);
     if (input) GP_RETURN_IF_FAILED(check_turn(c, c->backwards, err));
     if (weight) GP_RETURN_IF_FAILED(check_turn(c, c->weights, err));
@@ -469,13 +331,13 @@ static gp_status check_backward_order(checker *c, gp_error *err) {
     return GP_OK;
 }
 
-static gp_status hold_for_backward(checker *c, gp_error *err) {
+static gp_status hold_for_backward(gp_checker *c, gp_error *err) {
     GP_RETURN_IF_FAILED(hold(c, GP_FRAME_STASH, c->instr->slot, err));
     GP_RETURN_IF_FAILED(hold(c, GP_FRAME_SAVED, c->instr->work, err));
     return hold(c, GP_FRAME_GRAD, c->instr->grad, err);
 }
 
-static gp_status check_backward(checker *c, piece *p, gp_error *err) {
+static gp_status check_backward(gp_checker *c, struct gp_checked_micro *p, gp_error *err) {
     const gp_instr *instr = c->instr;
     if (p->backward) return refuse(c, err, "a second backward of the micro-batch");
     if (!p->forward) return refuse(c, err, "a backward before the forward");
@@ -489,7 +351,7 @@ static gp_status check_backward(checker *c, piece *p, gp_error *err) {
     return GP_OK;
 }
 
-static gp_status check_backward_weight(checker *c, piece *p, gp_error *err) {
+static gp_status check_backward_weight(gp_checker *c, struct gp_checked_micro *p, gp_error *err) {
     if (!p->backward) return refuse(c, err, "comes before its backward for inputs");
     if (p->weight) return refuse(c, err, "a second backward for weights of the micro-batch");
     GP_RETURN_IF_FAILED(check_backward_order(c, err));
@@ -497,7 +359,7 @@ static gp_status check_backward_weight(checker *c, piece *p, gp_error *err) {
     return hold_for_backward(c, err);
 }
 
-static gp_status check_send(checker *c, piece *p, gp_error *err) {
+static gp_status check_send(gp_checker *c, struct gp_checked_micro *p, gp_error *err) {
     GP_RETURN_IF_FAILED(mark_copied(c, SENT, err));
     gp_edge_kind kind = c->stages->edges[c->instr->edge].kind;
     if (kind == GP_EDGE_GRADIENT) {
@@ -515,8 +377,8 @@ static gp_status check_send(checker *c, piece *p, gp_error *err) {
     return hold(c, p->kept ? GP_FRAME_SAVED : GP_FRAME_OUTBOX, c->instr->slot, err);
 }
 
-static gp_status check_stage_instr(checker *c, gp_error *err) {
-    piece *p = &c->pieces[c->instr->micro];
+static gp_status check_stage_instr(gp_checker *c, gp_error *err) {
+    struct gp_checked_micro *p = &c->pieces[c->instr->micro];
     switch (c->instr->op) {
     case GP_INSTR_LOAD: return check_load(c, p, err);
     case GP_INSTR_FORWARD: return check_forward(c, p, err);
@@ -526,12 +388,12 @@ static gp_status check_stage_instr(checker *c, gp_error *err) {
     case GP_INSTR_BACKWARD_WEIGHT: return check_backward_weight(c, p, err);
     case GP_INSTR_SEND: return check_send(c, p, err);
     case GP_INSTR_RECV: return check_recv(c, p, err);
-    case GP_INSTR_POST: return check_post(c, err);
-    case GP_INSTR_COLLECT: return check_collect(c, err);
-    case GP_INSTR_NORM: return check_norm(c, err);
-    case GP_INSTR_CLIP: return check_clip(c, err);
-    case GP_INSTR_TOTAL: return check_total(c, err);
-    case GP_INSTR_REDUCE: return check_reduce(c, err);
+    case GP_INSTR_POST: return gp_check_post(c, err);
+    case GP_INSTR_COLLECT: return gp_check_collect(c, err);
+    case GP_INSTR_NORM: return gp_check_norm(c, err);
+    case GP_INSTR_CLIP: return gp_check_clip(c, err);
+    case GP_INSTR_TOTAL: return gp_check_total(c, err);
+    case GP_INSTR_REDUCE: return gp_check_reduce(c, err);
     case GP_INSTR_STEP:
         if (c->steps++ > 0) return refuse(c, err, "a second step of the stage");
         return GP_OK;
@@ -539,7 +401,7 @@ static gp_status check_stage_instr(checker *c, gp_error *err) {
     }
 }
 
-static gp_status check_stage(checker *c, int s, gp_error *err) {
+static gp_status check_stage(gp_checker *c, int s, gp_error *err) {
     int pieces = c->programs->pieces;
     bool training = c->programs->training;
     c->s = s;
@@ -573,7 +435,7 @@ static gp_status check_stage(checker *c, int s, gp_error *err) {
     return GP_OK;
 }
 
-static gp_status check_copies(const checker *c, gp_error *err) {
+static gp_status check_copies(const gp_checker *c, gp_error *err) {
     for (size_t e = 0; e < c->stages->edge_count; e++) {
         const gp_edge *edge = &c->stages->edges[e];
         bool forward = edge->kind == GP_EDGE_ACTIVATION || edge->kind == GP_EDGE_SKIP;
@@ -588,28 +450,7 @@ static gp_status check_copies(const checker *c, gp_error *err) {
     return GP_OK;
 }
 
-static gp_status check_members(const checker *c, uint32_t collective, uint8_t joins, gp_error *err) {
-    const gp_collective *its = &c->stages->collectives[collective];
-    const gp_indices *members = joins == POSTED ? &its->contributors : &its->collectors;
-    for (size_t m = 0; m < members->count; m++) {
-        if (*joined_by(c, collective, members->items[m]) & joins) continue;
-        return gp_fail(err, GP_PROGRAM, "collective %u (%s of %s): stage %d has no %s", collective,
-                       gp_collective_kind_name(its->kind), gp_part_kind_name(its->part), members->items[m],
-                       joins == POSTED ? "post" : "collect");
-    }
-    return GP_OK;
-}
-
-static gp_status check_collectives(const checker *c, gp_error *err) {
-    for (uint32_t i = 0; i < c->stages->collective_count; i++) {
-        if (!c->programs->training && c->stages->collectives[i].part != GP_PART_LOSSES) continue;
-        GP_RETURN_IF_FAILED(check_members(c, i, POSTED, err));
-        GP_RETURN_IF_FAILED(check_members(c, i, COLLECTED, err));
-    }
-    return GP_OK;
-}
-
-static gp_status check_deadlock(const checker *c, gp_error *err) {
+static gp_status check_deadlock(const gp_checker *c, gp_error *err) {
     gp_waits *waits = NULL;
     gp_play *play = NULL;
     gp_status status = gp_waits_create(c->stages, c->programs, true, &waits, err);
@@ -620,7 +461,7 @@ static gp_status check_deadlock(const checker *c, gp_error *err) {
     return status;
 }
 
-static gp_status check_numbers(checker *c, gp_error *err) {
+static gp_status check_numbers(gp_checker *c, gp_error *err) {
     GP_RETURN_IF_FAILED(check_sizes(c, err));
     GP_RETURN_IF_FAILED(GP_NEW(&c->first, c->stages->count + 1, err));
     GP_RETURN_IF_FAILED(GP_NEW(&c->joined, c->stages->collective_count * (size_t)c->stages->count, err));
@@ -628,7 +469,7 @@ static gp_status check_numbers(checker *c, gp_error *err) {
     return check_lengths(c, err);
 }
 
-static gp_status check_all(checker *c, gp_error *err) {
+static gp_status check_all(gp_checker *c, gp_error *err) {
     GP_RETURN_IF_FAILED(check_numbers(c, err));
     GP_RETURN_IF_FAILED(sort_by_stage(c, err));
     GP_RETURN_IF_FAILED(GP_NEW(&c->copied, c->stages->edge_count * (size_t)c->programs->pieces, err));
@@ -636,20 +477,19 @@ static gp_status check_all(checker *c, gp_error *err) {
     for (int f = 0; f < GP_FRAMES; f++) GP_RETURN_IF_FAILED(GP_NEW(&c->holders[f], GP_SLOT_MAX + 1, err));
     for (int s = 0; s < c->stages->count; s++) GP_RETURN_IF_FAILED(check_stage(c, s, err));
     GP_RETURN_IF_FAILED(check_copies(c, err));
-    GP_RETURN_IF_FAILED(check_collectives(c, err));
+    GP_RETURN_IF_FAILED(gp_check_collectives(c, err));
     return check_deadlock(c, err);
 }
 
 /* The cause of most deadlocks, named where it is: a copy that has one end, a member that does not take part. */
-static gp_status check_ends(checker *c, gp_error *err) {
+static gp_status check_ends(gp_checker *c, gp_error *err) {
     size_t pieces = (size_t)c->programs->pieces;
     GP_RETURN_IF_FAILED(GP_NEW(&c->copied, c->stages->edge_count * pieces, err));
     for (int look = 0; look < 2; look++)
         for (int w = 0; w < c->programs->workers; w++)
             for (size_t pc = 0; pc < c->programs->worker[w].count; pc++) {
                 look_at(c, w, pc);
-                if (gp_instr_has_collective(c->instr))
-                    *joined_by(c, c->instr->collective, c->instr->stage) |= joins_as(c->instr);
+                if (gp_instr_has_collective(c->instr)) gp_check_note_joined(c);
                 if (c->instr->op != GP_INSTR_SEND && c->instr->op != GP_INSTR_RECV) continue;
                 bool send = c->instr->op == GP_INSTR_SEND;
                 uint8_t *copied = &c->copied[c->instr->edge * pieces + c->instr->micro];
@@ -658,11 +498,11 @@ static gp_status check_ends(checker *c, gp_error *err) {
                 else if (!(*copied & (send ? RECEIVED : SENT)))
                     return refuse(c, err, send ? "no instruction receives it" : "no instruction sends it");
             }
-    return check_collectives(c, err);
+    return gp_check_collectives(c, err);
 }
 
 gp_status gp_programs_check_parts(const gp_stages *stages, const gp_programs *programs, gp_error *err) {
-    checker c = {.stages = stages, .programs = programs};
+    gp_checker c = {.stages = stages, .programs = programs};
     gp_status status = check_numbers(&c, err);
     if (status == GP_OK) status = check_ends(&c, err);
     free(c.first);
@@ -672,7 +512,7 @@ gp_status gp_programs_check_parts(const gp_stages *stages, const gp_programs *pr
 }
 
 gp_status gp_programs_validate(const gp_stages *stages, const gp_programs *programs, gp_error *err) {
-    checker c = {.stages = stages, .programs = programs};
+    gp_checker c = {.stages = stages, .programs = programs};
     gp_status status = check_all(&c, err);
     free(c.first);
     free(c.joined);
