@@ -7,6 +7,10 @@
 #include "base/memory.h"
 #include "profile/profile.h"
 
+static int64_t largest(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
 /* Layers behind the producer's that use a value, each once, into users; how many. */
@@ -22,7 +26,7 @@ static int list_users(const gp_graph *graph, const gp_value *value, int producer
 
 static gp_status list_values(gp_balance_problem *problem, const gp_balance_request *request, gp_error *err) {
     const gp_graph *graph = request->plan.graph;
-    int64_t samples = (request->plan.batch + request->plan.micro_batches - 1) / request->plan.micro_batches;
+    int64_t samples = problem->cut.samples;
     size_t uses = 0;
     for (int v = 0; v < graph->value_count; v++) uses += (size_t)graph->values[v].use_count;
     GP_RETURN_IF_FAILED(GP_NEW(&problem->values, graph->value_count, err));
@@ -47,36 +51,42 @@ static bool costs_equal(const gp_balance_device *a, const gp_balance_device *b) 
     return a->layers == b->layers && !(a->copy_latency < b->copy_latency || a->copy_latency > b->copy_latency) &&
            !(a->copy_per_byte < b->copy_per_byte || a->copy_per_byte > b->copy_per_byte) &&
            !(a->load_latency < b->load_latency || a->load_latency > b->load_latency) &&
-           !(a->load_per_byte < b->load_per_byte || a->load_per_byte > b->load_per_byte);
+           !(a->load_per_byte < b->load_per_byte || a->load_per_byte > b->load_per_byte) && a->samples == b->samples;
 }
 
 static gp_status fill_kind(gp_balance_problem *problem, const gp_balance_device *device, gp_error *err) {
     int count = problem->cut.value_count, kind = problem->cut.kind_count++;
     int64_t *copies = problem->copies + (size_t)kind * (size_t)count;
+    double share = (double)device->samples / (double)problem->cut.samples;
     for (int v = 0; v < count; v++) {
         const gp_cut_value *value = &problem->values[v];
         bool loaded = value->producer < 0;
-        double once = loaded ? device->load_latency + device->load_per_byte * (double)value->bytes
-                             : device->copy_latency + device->copy_per_byte * (double)value->bytes;
+        double bytes = share * (double)value->bytes;
+        double once = loaded ? device->load_latency + device->load_per_byte * bytes
+                             : device->copy_latency + device->copy_per_byte * bytes;
         double all = value->gradients > 0 ? 2 * once : once;
         if (!(all < 0x1p62))
             return gp_fail(err, GP_UNSUPPORTED, "balance: the cost of a copy exceeds the range of 64-bit integers");
         copies[v] = (int64_t)all;
     }
-    problem->kinds[kind] = (gp_cut_kind){device->layers, copies};
+    problem->kinds[kind] = (gp_cut_kind){device->layers, copies, NULL};
     return GP_OK;
 }
 
 /* What differs of what devices cost, each once. */
 typedef struct kind_list {
     gp_balance_device *items;
+    int *workers; /* the problem's kind_workers */
     int count;
 } kind_list;
 
-static int add_kind(kind_list *kinds, const gp_balance_device *device) {
+static int add_kind(kind_list *kinds, const gp_balance_device *device, int worker) {
     int k = 0;
     while (k < kinds->count && !costs_equal(&kinds->items[k], device)) k++;
-    if (k == kinds->count) kinds->items[kinds->count++] = *device;
+    if (k == kinds->count) {
+        kinds->workers[kinds->count] = worker;
+        kinds->items[kinds->count++] = *device;
+    }
     return k;
 }
 
@@ -105,17 +115,19 @@ static gp_status list_workers(gp_balance_problem *problem, const gp_balance_requ
     kind_list kinds = {0};
     GP_RETURN_IF_FAILED(GP_NEW(&problem->workers, workers, err));
     GP_RETURN_IF_FAILED(GP_NEW(&problem->stage_kinds, stages, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&problem->kind_workers, workers + stages, err));
     GP_RETURN_IF_FAILED(GP_NEW(&kinds.items, workers + stages, err));
+    kinds.workers = problem->kind_workers;
     for (int w = 0; w < workers; w++) {
         int first = gp_plan_request_worker(&request->plan, w);
         int64_t memory = least_room(&request->plan, w);
-        problem->workers[w] = (gp_cut_worker){.kind = add_kind(&kinds, &request->devices[first]), .memory = memory};
+        problem->workers[w] = (gp_cut_worker){.kind = add_kind(&kinds, &request->devices[first], w), .memory = memory};
         snprintf(problem->workers[w].name, sizeof problem->workers[w].name, "worker %d", w);
     }
     for (int s = 0; s < stages && request->stage_layers; s++) {
         gp_balance_device device = request->devices[gp_plan_request_worker(&request->plan, problem->stages[s].worker)];
         device.layers = request->stage_layers[s];
-        problem->stage_kinds[s] = add_kind(&kinds, &device);
+        problem->stage_kinds[s] = add_kind(&kinds, &device, problem->stages[s].worker);
     }
     gp_status status = fill_kinds(problem, &kinds, err);
     free(kinds.items);
@@ -128,18 +140,30 @@ static gp_status list_stages(gp_balance_problem *problem, const gp_balance_reque
     GP_RETURN_IF_FAILED(GP_NEW(&problem->stages, stages, err));
     GP_RETURN_IF_FAILED(GP_NEW(&worker_of_stage, stages, err));
     gp_schedule_place(&request->plan.schedule, workers, worker_of_stage);
-    for (int s = 0; s < stages; s++) problem->stages[s].worker = worker_of_stage[s];
+    for (int s = 0; s < stages; s++) {
+        problem->stages[s].worker = worker_of_stage[s];
+        problem->stages[s].samples =
+            request->devices[gp_plan_request_worker(&request->plan, worker_of_stage[s])].samples;
+    }
     free(worker_of_stage);
     return GP_OK;
 }
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
+static int64_t largest_share(const gp_balance_request *request, int workers) {
+    int64_t most = 0;
+    for (int w = 0; w < workers; w++)
+        most = largest(most, request->devices[gp_plan_request_worker(&request->plan, w)].samples);
+    return most;
+}
+
 static gp_status fill(gp_balance_problem *problem, const gp_balance_request *request, gp_error *err) {
     const gp_graph *graph = request->plan.graph;
     int workers = gp_schedule_workers(&request->plan.schedule, request->plan.stages);
     GP_RETURN_IF_FAILED(GP_NEW(&problem->names, graph->layer_count, err));
     for (int i = 0; i < graph->layer_count; i++) problem->names[i] = gp_layer_name(graph, i);
+    problem->cut.samples = largest_share(request, workers);
     GP_RETURN_IF_FAILED(list_values(problem, request, err));
     GP_RETURN_IF_FAILED(list_stages(problem, request, workers, err));
     GP_RETURN_IF_FAILED(list_workers(problem, request, workers, err));
@@ -165,10 +189,6 @@ gp_status gp_balance_problem_init(gp_balance_problem *problem, const gp_balance_
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-static int64_t largest(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
-
 /* A stage of its own keeps each value that it gives away; as a part of a stage a layer keeps those that some backward
  * pass reads. read: of each node's output. Its worker has no other stage. */
 static void read_stage(const gp_plan *plan, int s, int micro_batches, int64_t samples, const bool *read,
@@ -183,9 +203,7 @@ static void read_stage(const gp_plan *plan, int s, int micro_batches, int64_t sa
         if (read[plan->graph->values[value].producer]) continue;
         saved -= (int64_t)gp_align_up(gp_value_bytes(plan->graph, value, samples), GP_ALIGNMENT);
     }
-    out->fixed = largest(out->fixed, fixed);
-    out->saved = largest(out->saved, saved);
-    out->transient = largest(out->transient, (int64_t)(plan->arena[stage->worker] - stage->bytes));
+    *out = (gp_cut_bytes){fixed, saved, (int64_t)(plan->arena[stage->worker] - stage->bytes)};
 }
 
 static gp_status plan_layers(const gp_plan_request *request, int worker, int64_t samples, gp_plan **out,
@@ -221,33 +239,45 @@ static gp_status plan_layers(const gp_plan_request *request, int worker, int64_t
     return status;
 }
 
-/* Raises bytes[layer] to what the layers take on the device of a worker: read off a plan in which each layer is a stage
+/* Sets bytes[layer] to what the layers take on the device of a worker: read off a plan in which each layer is a stage
  * of its own. At most GP_MAX_STAGES layers. */
-static gp_status find_layer_bytes(const gp_plan_request *request, int worker, gp_cut_bytes *bytes, gp_error *err) {
-    const gp_graph *graph = request->graph;
-    int64_t samples = (request->batch + request->micro_batches - 1) / request->micro_batches;
-    if (request->replicas) samples = gp_share_of(samples, request->replicas[worker], 0).count;
+static gp_status find_layer_bytes(const gp_balance_request *request, int worker, gp_cut_bytes *bytes, gp_error *err) {
+    const gp_graph *graph = request->plan.graph;
+    int64_t samples = request->devices[gp_plan_request_worker(&request->plan, worker)].samples;
     gp_plan *plan = NULL;
     bool *read = NULL;
-    GP_RETURN_IF_FAILED(plan_layers(request, worker, samples, &plan, err));
+    GP_RETURN_IF_FAILED(plan_layers(&request->plan, worker, samples, &plan, err));
     gp_status status = GP_NEW(&read, graph->node_count, err);
     if (status == GP_OK && plan->minis[0].training) status = gp_keeping_read(graph, samples, read, err);
     for (int i = 0; i < graph->layer_count && status == GP_OK; i++)
-        read_stage(plan, i, request->micro_batches, samples, read, &bytes[i]);
+        read_stage(plan, i, request->plan.micro_batches, samples, read, &bytes[i]);
     free(read);
     gp_plan_destroy(&plan);
     return status;
 }
 
+/* Layers take as much on one as on the other. */
+static bool bytes_equal(const gp_balance_request *request, int worker, int other) {
+    int a = gp_plan_request_worker(&request->plan, worker), b = gp_plan_request_worker(&request->plan, other);
+    gp_device_spec both[2] = {request->plan.devices[a], request->plan.devices[b]}, distinct[2];
+    return request->devices[a].samples == request->devices[b].samples && gp_profile_distinct(both, 2, distinct) == 1;
+}
+
+static gp_status find_bytes(gp_balance_problem *problem, const gp_balance_request *request, gp_error *err) {
+    size_t layers = (size_t)problem->cut.layer_count;
+    GP_RETURN_IF_FAILED(GP_NEW(&problem->bytes, (size_t)problem->cut.kind_count * layers, err));
+    for (int k = 0; k < problem->cut.kind_count; k++) {
+        int same = 0;
+        while (!bytes_equal(request, problem->kind_workers[same], problem->kind_workers[k])) same++;
+        gp_cut_bytes *bytes = problem->bytes + (size_t)same * layers;
+        if (same == k) GP_RETURN_IF_FAILED(find_layer_bytes(request, problem->kind_workers[k], bytes, err));
+        problem->kinds[k].bytes = bytes;
+    }
+    return GP_OK;
+}
+
 gp_status gp_balance_problem_add_memory(gp_balance_problem *problem, const gp_balance_request *request,
                                         const gp_plan *plan, gp_error *err) {
-    GP_RETURN_IF_FAILED(GP_NEW(&problem->bytes, problem->cut.layer_count, err));
-    for (int w = 0; w < problem->cut.worker_count; w++) {
-        bool seen = false;
-        for (int before = 0; before < w && !seen; before++)
-            seen = problem->workers[before].kind == problem->workers[w].kind;
-        if (!seen) GP_RETURN_IF_FAILED(find_layer_bytes(&request->plan, w, problem->bytes, err));
-    }
     for (int s = 0; s < problem->cut.stage_count; s++) {
         const int *slots = plan->stage[plan->stages->first[s]].slots;
         gp_cut_stage *stage = &problem->stages[s];
@@ -256,8 +286,7 @@ gp_status gp_balance_problem_add_memory(gp_balance_problem *problem, const gp_ba
         stage->outbox = slots[GP_FRAME_OUTBOX];
         stage->gradient = slots[GP_FRAME_GRAD];
     }
-    problem->cut.bytes = problem->bytes;
-    return GP_OK;
+    return find_bytes(problem, request, err);
 }
 
 void gp_balance_problem_fini(gp_balance_problem *problem) {
@@ -269,6 +298,7 @@ void gp_balance_problem_fini(gp_balance_problem *problem) {
     free(problem->workers);
     free(problem->stages);
     free(problem->stage_kinds);
+    free(problem->kind_workers);
     free(problem->bytes);
     *problem = (gp_balance_problem){0};
 }

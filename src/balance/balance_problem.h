@@ -13,6 +13,7 @@ typedef struct gp_balance_device {
                               or any other cost, in units of its own. Equal devices share the array */
     double copy_latency, copy_per_byte; /* of a copy to it, in the same units */
     double load_latency, load_per_byte; /* of input and targets, from the host */
+    int64_t samples;                    /* of a full micro-batch: its share */
 } gp_balance_device;
 
 typedef struct gp_balance_request {
@@ -33,7 +34,8 @@ typedef struct gp_balance_problem {
     gp_cut_worker *workers;
     gp_cut_stage *stages;
     int *stage_kinds;
-    gp_cut_bytes *bytes;
+    int *kind_workers;   /* [kind] a worker of that kind */
+    gp_cut_bytes *bytes; /* [kind][layer] */
 } gp_balance_problem;
 
 GP_MUST_USE gp_status gp_balance_problem_init(gp_balance_problem *problem, const gp_balance_request *request,

@@ -15,9 +15,9 @@ gp_status gp_cut_measure(const gp_cut_problem *problem, const int64_t *layers, g
     gp_span_index index;
     gp_span span = {0};
     GP_RETURN_IF_FAILED(gp_span_index_init(&index, problem, err));
-    gp_status status = GP_NEW(&span.copies, problem->kind_count, err);
+    gp_status status = GP_NEW(&span.on, problem->kind_count, err);
     if (status == GP_OK) measure_all(&index, &span, layers, numbers);
-    free(span.copies);
+    free(span.on);
     gp_span_index_fini(&index);
     return status;
 }
@@ -109,7 +109,7 @@ gp_status gp_cut_solve(const gp_cut_problem *problem, int64_t *layers, int64_t *
 }
 
 gp_status gp_cut_list(const int64_t *cost, int count, int stages, int64_t *layers, gp_error *err) {
-    const gp_cut_kind kind = {cost, NULL};
+    const gp_cut_kind kind = {cost, NULL, NULL};
     gp_cut_problem problem = {
         .layer_count = count, .kinds = &kind, .kind_count = 1, .worker_count = stages, .stage_count = stages};
     gp_cut_worker *workers = NULL;

@@ -45,7 +45,7 @@ static int64_t least_excess(const gp_cut_problem *p, const gp_span *span, int *s
     *stage = 0;
     for (int s = 0; s < p->stage_count; s++) {
         int64_t memory = p->workers[p->stages[s].worker].memory;
-        int64_t excess = memory == 0 ? 0 : gp_span_floor(span, &p->stages[s]) - memory;
+        int64_t excess = memory == 0 ? 0 : gp_span_floor(span, gp_cut_kind_of(p, s), p->stages[s].saved) - memory;
         if (excess >= least) continue;
         least = excess;
         *stage = s;
@@ -60,7 +60,7 @@ static gp_status refuse_span(const gp_cut_problem *p, const gp_span *span, int s
         snprintf(together, sizeof together, " to %s, which stay together, need", show_layer(p, span->end - 1).text);
     return gp_fail(err, GP_CONFIG, "balance: %s%s at least %s, %s more than the %s of %s%s",
                    show_layer(p, span->first).text, together[0] ? together : " alone needs",
-                   gp_bytes_text(needs, (size_t)gp_span_floor(span, &p->stages[stage])),
+                   gp_bytes_text(needs, (size_t)gp_span_floor(span, gp_cut_kind_of(p, stage), p->stages[stage].saved)),
                    gp_bytes_text(over, (size_t)excess), gp_bytes_text(has, (size_t)worker->memory), worker->name,
                    p->worker_count > 1 ? ", which has most room for it" : "");
 }

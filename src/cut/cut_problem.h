@@ -18,7 +18,8 @@ typedef struct gp_cut_value {
     int producer;      /* layer; −1: none, it is loaded wherever it is used */
     const int *users;  /* layers, ascending, each once, behind the producer */
     int user_count;    /* ≥ 1 */
-    int64_t bytes;     /* of one micro-batch; where nothing has a memory limit, not looked at */
+    int64_t bytes;     /* of one micro-batch, in proportion fewer on a stage with fewer samples; where nothing has a
+                          memory limit, not looked at */
     int64_t gradients; /* bytes of its gradient; 0: nobody needs it */
 } gp_cut_value;
 
@@ -33,6 +34,8 @@ typedef struct gp_cut_bytes {
 typedef struct gp_cut_kind {
     const int64_t *layers; /* [layer] cost, ≥ 0 */
     const int64_t *copies; /* [value] cost of having it on a stage that uses it and does not make it, ≥ 0; NULL: none */
+    const gp_cut_bytes *bytes; /* [layer], of as many samples as its stages have; NULL in all kinds: memory is not
+                                  looked at */
 } gp_cut_kind;
 
 typedef struct gp_cut_worker {
@@ -44,10 +47,11 @@ typedef struct gp_cut_worker {
 /* A stage's worker, and how many micro-batches it has alive at once under its schedule and checkpoint mode. */
 typedef struct gp_cut_stage {
     int worker;
-    int stash;    /* of what enters it */
-    int saved;    /* of what its layers keep for backward */
-    int outbox;   /* of what it gives to later stages, beside what is saved */
-    int gradient; /* of gradients that come and go */
+    int stash;       /* of what enters it */
+    int saved;       /* of what its layers keep for backward */
+    int outbox;      /* of what it gives to later stages, beside what is saved */
+    int gradient;    /* of gradients that come and go */
+    int64_t samples; /* that the stage has of a micro-batch, ≤ the problem's; 0: all of them */
 } gp_cut_stage;
 
 /* What may be between a layer and the one before it. */
@@ -56,7 +60,7 @@ typedef enum gp_cut_rule { GP_CUT_FREE, GP_CUT_MUST, GP_CUT_NEVER } gp_cut_rule;
 typedef struct gp_cut_problem {
     int layer_count;
     const char *const *layer_names; /* [layer], for messages; NULL: by index */
-    const gp_cut_bytes *bytes;      /* [layer]; NULL: memory is not looked at */
+    int64_t samples;                /* that values are of; 0: no stage has fewer */
     const gp_cut_rule *rules;       /* [layer], the first one's has no meaning; NULL: all free */
     const gp_cut_value *values;
     int value_count;
@@ -71,6 +75,10 @@ typedef struct gp_cut_problem {
 
 static inline int gp_cut_kind_of(const gp_cut_problem *problem, int stage) {
     return problem->stage_kinds ? problem->stage_kinds[stage] : problem->workers[problem->stages[stage].worker].kind;
+}
+
+static inline bool gp_cut_looks_at_memory(const gp_cut_problem *problem) {
+    return problem->kinds[0].bytes != NULL;
 }
 
 /* Whether some worker has several stages. */

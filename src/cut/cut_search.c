@@ -18,9 +18,9 @@ static bool alike(const gp_cut_problem *p, int stage, int other) {
     const gp_cut_stage *a = &p->stages[stage], *b = &p->stages[other];
     const gp_cut_worker *of_a = &p->workers[a->worker], *of_b = &p->workers[b->worker];
     if (gp_cut_kind_of(p, stage) != gp_cut_kind_of(p, other)) return false;
-    if (!p->bytes || (of_a->memory == 0 && of_b->memory == 0)) return true;
+    if (!gp_cut_looks_at_memory(p) || (of_a->memory == 0 && of_b->memory == 0)) return true;
     return of_a->memory == of_b->memory && a->stash == b->stash && a->saved == b->saved && a->outbox == b->outbox &&
-           a->gradient == b->gradient;
+           a->gradient == b->gradient && a->samples == b->samples;
 }
 
 static void find_classes(gp_cut_search *s) {
@@ -36,12 +36,12 @@ static void find_classes(gp_cut_search *s) {
 
 static void find_roomiest(gp_cut_search *s) {
     const gp_cut_problem *p = s->index->problem;
-    s->roomiest = p->stages[0];
+    s->least_alive = p->stages[0].saved;
     for (int stage = 0; stage < p->stage_count; stage++) {
         const gp_cut_stage *it = &p->stages[stage];
         int64_t memory = p->workers[it->worker].memory;
-        if (it->saved < s->roomiest.saved) s->roomiest.saved = it->saved;
-        if (memory == 0 || !p->bytes) memory = INT64_MAX;
+        if (it->saved < s->least_alive) s->least_alive = it->saved;
+        if (memory == 0 || !gp_cut_looks_at_memory(p)) memory = INT64_MAX;
         if (memory > s->most_memory) s->most_memory = memory;
     }
 }
@@ -56,7 +56,7 @@ gp_status gp_cut_search_init(gp_cut_search *search, const gp_span_index *index, 
     if (status == GP_OK) status = GP_NEW(&search->class_of, p->stage_count, err);
     if (status == GP_OK) status = GP_NEW(&search->of_class, p->stage_count, err);
     if (status == GP_OK) status = GP_NEW(&search->members, (size_t)p->stage_count * words, err);
-    if (status == GP_OK) status = GP_NEW(&search->span.copies, p->kind_count, err);
+    if (status == GP_OK) status = GP_NEW(&search->span.on, p->kind_count, err);
     if (status != GP_OK) {
         gp_cut_search_fini(search);
         return status;
@@ -73,7 +73,7 @@ void gp_cut_search_fini(gp_cut_search *search) {
     free(search->class_of);
     free(search->of_class);
     free(search->members);
-    free(search->span.copies);
+    free(search->span.on);
     *search = (gp_cut_search){0};
 }
 
@@ -114,7 +114,7 @@ static void find_windows(gp_cut_search *s, int64_t bound, int64_t *next) {
 static int64_t limit_of(const gp_cut_search *s, int stage) {
     const gp_cut_problem *p = s->index->problem;
     int64_t memory = p->workers[p->stages[stage].worker].memory;
-    return !p->bytes || memory == 0 || memory > INT64_MAX - s->more ? INT64_MAX : memory + s->more;
+    return !gp_cut_looks_at_memory(p) || memory == 0 || memory > INT64_MAX - s->more ? INT64_MAX : memory + s->more;
 }
 
 /* Whether the span may be a stage like this one. */
@@ -127,7 +127,7 @@ static bool can_be(const gp_cut_search *s, int stage, int64_t bound, gp_cut_shor
     }
     int64_t limit = limit_of(s, stage);
     if (limit == INT64_MAX) return true;
-    int64_t bytes = gp_span_bytes(&s->span, &p->stages[stage]) + s->span.transient;
+    int64_t bytes = gp_span_bytes(p, &s->span, stage) + s->span.on[kind_of(s, stage)].transient;
     if (bytes <= limit) return true;
     keep_least(&missing->bytes, bytes - limit);
     return false;
@@ -141,7 +141,9 @@ static bool is_full(const gp_cut_search *s, int64_t bound, gp_cut_short *missing
         return true;
     }
     if (s->most_memory > INT64_MAX - s->more) return false;
-    int64_t bytes = gp_span_floor(&s->span, &s->roomiest);
+    int64_t bytes = INT64_MAX;
+    for (int k = 0; k < s->index->problem->kind_count; k++)
+        keep_least(&bytes, gp_span_floor(&s->span, k, s->least_alive));
     if (bytes <= s->most_memory + s->more) return false;
     keep_least(&missing->bytes, bytes - s->most_memory - s->more);
     return true;

@@ -16,11 +16,11 @@ typedef struct gp_cut_search {
     int class_count; /* of stages that are alike in all that a span's cost and bytes depend on */
     int *class_of;   /* [stage] */
     int *of_class;   /* [class] its first stage */
-    uint64_t *members;     /* [class][words] */
-    gp_cut_stage roomiest; /* the fewest alive of each, on a worker with the most memory */
-    int64_t most_memory;   /* INT64_MAX: some worker has no limit */
-    bool free;             /* rules are not looked at */
-    int64_t more;          /* bytes that every limit is raised by */
+    uint64_t *members;   /* [class][words] */
+    int least_alive;     /* saved ones, of all stages */
+    int64_t most_memory; /* of all workers; INT64_MAX: one has no limit */
+    bool free;           /* rules are not looked at */
+    int64_t more;        /* bytes that every limit is raised by */
     gp_span span;
 } gp_cut_search;
 

@@ -87,9 +87,12 @@ static gp_status check_bytes(const gp_cut_problem *p, gp_error *err) {
             if (alive[i] > most) most = alive[i];
     }
     bool fits = true;
-    for (int i = 0; i < p->layer_count && fits; i++)
-        fits = add_times(&sum, p->bytes[i].fixed, 1) && add_times(&sum, p->bytes[i].saved, most) &&
-               add_times(&sum, p->bytes[i].transient, 1);
+    for (int k = 0; k < p->kind_count; k++)
+        for (int i = 0; i < p->layer_count && fits; i++) {
+            const gp_cut_bytes *bytes = &p->kinds[k].bytes[i];
+            fits = add_times(&sum, bytes->fixed, 1) && add_times(&sum, bytes->saved, most) &&
+                   add_times(&sum, bytes->transient, 1);
+        }
     for (int v = 0; v < p->value_count && fits; v++)
         fits = add_times(&sum, p->values[v].bytes, 2 * most) && add_times(&sum, p->values[v].gradients, 3 * most);
     return fits ? GP_OK : gp_fail(err, GP_UNSUPPORTED, bytes_exceed);
@@ -111,7 +114,7 @@ static gp_status add_up(gp_span_index *index, gp_error *err) {
             if (p->kinds[k].layers[i] < least) least = p->kinds[k].layers[i];
         index->floor[i + 1] = index->floor[i] + least;
     }
-    return p->bytes ? check_bytes(p, err) : GP_OK;
+    return gp_cut_looks_at_memory(p) ? check_bytes(p, err) : GP_OK;
 }
 
 gp_status gp_span_index_init(gp_span_index *index, const gp_cut_problem *problem, gp_error *err) {
@@ -134,16 +137,16 @@ void gp_span_index_fini(gp_span_index *index) {
 }
 
 void gp_span_begin(const gp_span_index *index, gp_span *span, int first) {
-    int64_t *copies = span->copies;
-    *span = (gp_span){.first = first, .end = first, .copies = copies};
-    for (int k = 0; k < index->problem->kind_count; k++) copies[k] = 0;
+    gp_span_kind *on = span->on;
+    *span = (gp_span){.first = first, .end = first, .on = on};
+    for (int k = 0; k < index->problem->kind_count; k++) on[k] = (gp_span_kind){0};
 }
 
 static void enter(const gp_cut_problem *p, gp_span *span, int v) {
     span->entering += p->values[v].bytes;
     span->gradients += p->values[v].gradients;
     for (int k = 0; k < p->kind_count; k++)
-        if (p->kinds[k].copies) span->copies[k] += p->kinds[k].copies[v];
+        if (p->kinds[k].copies) span->on[k].copies += p->kinds[k].copies[v];
 }
 
 /* A value's gradient takes a buffer where it comes from a later stage, and one where it goes to an earlier. */
@@ -165,34 +168,47 @@ void gp_span_extend(const gp_span_index *index, gp_span *span) {
         span->leaving += p->values[index->made[m]].bytes;
         span->gradients += p->values[index->made[m]].gradients;
     }
-    if (!p->bytes) return;
-    span->fixed += p->bytes[layer].fixed;
-    span->saved += p->bytes[layer].saved;
-    if (p->bytes[layer].transient > span->transient) span->transient = p->bytes[layer].transient;
+    for (int k = 0; k < p->kind_count && gp_cut_looks_at_memory(p); k++) {
+        const gp_cut_bytes *bytes = &p->kinds[k].bytes[layer];
+        span->on[k].fixed += bytes->fixed;
+        span->on[k].saved += bytes->saved;
+        if (bytes->transient > span->on[k].transient) span->on[k].transient = bytes->transient;
+    }
 }
 
 int64_t gp_span_cost(const gp_span_index *index, const gp_span *span, int kind) {
     const int64_t *sums = gp_span_sums(index, kind);
-    return sums[span->end] - sums[span->first] + span->copies[kind];
+    return sums[span->end] - sums[span->first] + span->on[kind].copies;
 }
 
-int64_t gp_span_bytes(const gp_span *span, const gp_cut_stage *stage) {
-    return span->fixed + span->saved * stage->saved + span->entering * stage->stash + span->leaving * stage->outbox +
-           span->gradients * stage->gradient;
+/* Of a stage's samples, rounded up. No product exceeds `bytes`, or the square of the problem's samples. */
+static int64_t share_of(const gp_cut_problem *p, const gp_cut_stage *stage, int64_t bytes) {
+    int64_t all = p->samples, its = stage->samples;
+    if (its == 0 || its >= all) return bytes;
+    return bytes / all * its + (bytes % all * its + all - 1) / all;
 }
 
-int64_t gp_span_floor(const gp_span *span, const gp_cut_stage *stage) {
-    return span->fixed + span->saved * stage->saved + span->transient;
+int64_t gp_span_bytes(const gp_cut_problem *problem, const gp_span *span, int stage) {
+    const gp_cut_stage *it = &problem->stages[stage];
+    const gp_span_kind *on = &span->on[gp_cut_kind_of(problem, stage)];
+    return on->fixed + on->saved * it->saved +
+           share_of(problem, it,
+                    span->entering * it->stash + span->leaving * it->outbox + span->gradients * it->gradient);
+}
+
+int64_t gp_span_floor(const gp_span *span, int kind, int alive) {
+    const gp_span_kind *on = &span->on[kind];
+    return on->fixed + on->saved * alive + on->transient;
 }
 
 gp_cut_numbers gp_span_numbers(const gp_span_index *index, gp_span *span, int stage, int first, int end) {
-    const gp_cut_stage *it = &index->problem->stages[stage];
+    int kind = gp_cut_kind_of(index->problem, stage);
     gp_span_begin(index, span, first);
     while (span->end < end) gp_span_extend(index, span);
-    gp_cut_numbers numbers = {.cost = gp_span_cost(index, span, gp_cut_kind_of(index->problem, stage))};
-    if (index->problem->bytes) {
-        numbers.bytes = gp_span_bytes(span, it);
-        numbers.transient = span->transient;
+    gp_cut_numbers numbers = {.cost = gp_span_cost(index, span, kind)};
+    if (gp_cut_looks_at_memory(index->problem)) {
+        numbers.bytes = gp_span_bytes(index->problem, span, stage);
+        numbers.transient = span->on[kind].transient;
     }
     return numbers;
 }

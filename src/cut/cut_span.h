@@ -25,20 +25,25 @@ typedef struct gp_span_index {
     int64_t *floor;    /* [layers + 1] the same with each layer on the kind on which it is cheapest */
 } gp_span_index;
 
+/* What layers cost and take on a kind of device. */
+typedef struct gp_span_kind {
+    int64_t copies;                  /* cost of values that enter */
+    int64_t fixed, saved, transient; /* bytes */
+} gp_span_kind;
+
 /* Layers first … end − 1. */
 typedef struct gp_span {
     int first, end;
-    int64_t fixed, saved, transient;
     int64_t entering, leaving; /* bytes of values */
     int64_t gradients;         /* bytes of theirs that come and go */
-    int64_t *copies;           /* [kind]; the caller's */
+    gp_span_kind *on;          /* [kind]; the caller's */
 } gp_span;
 
 /* GP_UNSUPPORTED where costs or bytes together exceed an int64. */
 GP_MUST_USE gp_status gp_span_index_init(gp_span_index *index, const gp_cut_problem *problem, gp_error *err);
 void gp_span_index_fini(gp_span_index *index);
 
-/* An empty span before layer `first`; keeps span->copies. */
+/* An empty span before layer `first`; keeps span->on. */
 void gp_span_begin(const gp_span_index *index, gp_span *span, int first);
 /* Adds the layer behind the span's last one. */
 void gp_span_extend(const gp_span_index *index, gp_span *span);
@@ -52,9 +57,9 @@ static inline const int64_t *gp_span_crossing(const gp_span_index *index, int ki
 }
 int64_t gp_span_cost(const gp_span_index *index, const gp_span *span, int kind);
 /* Bytes but the transients. */
-int64_t gp_span_bytes(const gp_span *span, const gp_cut_stage *stage);
-/* Bytes that no longer span has less of. */
-int64_t gp_span_floor(const gp_span *span, const gp_cut_stage *stage);
+int64_t gp_span_bytes(const gp_cut_problem *problem, const gp_span *span, int stage);
+/* Bytes that no longer span has less of, on a kind of device with so many micro-batches alive. */
+int64_t gp_span_floor(const gp_span *span, int kind, int alive);
 
 /* What layers first … end − 1 cost and take as this stage; `span` becomes theirs. */
 gp_cut_numbers gp_span_numbers(const gp_span_index *index, gp_span *span, int stage, int first, int end);

@@ -25,7 +25,7 @@ typedef struct score {
 static int64_t excess_of(const mover *m, int worker) {
     const gp_cut_problem *p = m->index->problem;
     int64_t bytes = 0, transient = 0;
-    if (!p->bytes || p->workers[worker].memory == 0) return 0;
+    if (!gp_cut_looks_at_memory(p) || p->workers[worker].memory == 0) return 0;
     for (int s = 0; s < p->stage_count; s++) {
         if (p->stages[s].worker != worker) continue;
         bytes += m->numbers[s].bytes;

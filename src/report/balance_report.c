@@ -60,7 +60,7 @@ static gp_status report_init(report *r, gp_error *err) {
     r->stages = session->plan->stages->numbers;
     GP_RETURN_IF_FAILED(GP_NEW(&r->bytes, layers, err));
     GP_RETURN_IF_FAILED(
-        gp_cost_by_size(session->graph, gp_session_piece(session), session->update.states, r->bytes, err));
+        gp_cost_by_size(session->graph, gp_session_share(session), session->update.states, r->bytes, err));
     GP_RETURN_IF_FAILED(look_at(r, session->layers, &r->found, err));
     GP_RETURN_IF_FAILED(gp_durations_init(r->found.plan, 0, session->profile, &r->durations, err));
     /* The same number of layers on each stage, the first ones having one more where that does not come out even. */
@@ -145,8 +145,8 @@ static void write_layers(const report *r) {
             if (micro_batch_seconds(&device->layers[i]) > most) most = micro_batch_seconds(&device->layers[i]);
         fprintf(r->out, "\nlayers on %s, a micro-batch of %" PRId64, gp_report_profiled(device).text,
                 profile->identity.samples);
-        if (profile->identity.samples != gp_session_piece(r->session))
-            fprintf(r->out, "; memory of one of %" PRId64, gp_session_piece(r->session));
+        if (profile->identity.samples != gp_session_share(r->session))
+            fprintf(r->out, "; memory of one of %" PRId64, gp_session_share(r->session));
         fprintf(r->out, "\n  %-*s%10s%10s  %-*s%12s\n", NAME, "layer", "forward", "backward", BAR, "time", "memory");
         for (int i = 0; i < profile->layer_count; i++) write_layer(r, device, i, most);
     }

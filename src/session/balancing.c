@@ -4,6 +4,7 @@
 
 #include "balance/keeping.h"
 #include "base/memory.h"
+#include "base/share.h"
 #include "profile/cost.h"
 
 double gp_balancing_recomputes(gp_checkpoint_mode checkpoint, int64_t micro_batches) {
@@ -12,9 +13,27 @@ double gp_balancing_recomputes(gp_checkpoint_mode checkpoint, int64_t micro_batc
                                                      : 1;
 }
 
-/* Samples of a micro-batch. */
-static int64_t piece_of(const gp_session *session, const gp_plan_choice *with) {
-    return (session->config->data.batch + with->micro_batches - 1) / with->micro_batches;
+/* Devices of one kind that have as many samples of a micro-batch: layers cost the same on them. */
+typedef struct variant {
+    gp_device_spec spec;
+    int64_t samples;
+} variant;
+
+/* Costs that are looked for. A profile has the times of one number of samples, which stand for the pipeline's largest
+ * share; smaller shares take less in proportion to assumed costs. */
+typedef struct coster {
+    const gp_session *session;
+    const gp_plan_choice *with;
+    variant *variants;
+    int count;
+    int64_t largest;
+    double *keeps;  /* [layer] share that is recomputed */
+    double *factor; /* [layer] of a variant's samples to the largest share */
+} coster;
+
+static int64_t samples_of(const gp_session *session, const gp_plan_choice *with, int replicas) {
+    int64_t piece = (session->config->data.batch + with->micro_batches - 1) / with->micro_batches;
+    return gp_share_of(piece, replicas, 0).count;
 }
 
 static gp_status refuse_sum(const gp_profile *profile, const gp_graph *graph, int layer, gp_error *err) {
@@ -22,19 +41,37 @@ static gp_status refuse_sum(const gp_profile *profile, const gp_graph *graph, in
                    profile->path ? profile->path : "the profile", gp_layer_name(graph, layer));
 }
 
-static gp_status profiled_layers(const gp_session *session, const gp_device_spec *spec, const gp_plan_choice *with,
-                                 double recomputes, const double *share, int64_t *cost, gp_error *err) {
-    const gp_profile *profile = session->profile;
-    const gp_graph *graph = session->graph;
-    const gp_profile_device *row = gp_profile_find(profile, spec);
-    double scale = 1e12 * row->slowdown * (double)piece_of(session, with) / (double)profile->identity.samples;
+static gp_status find_factors(coster *c, int64_t samples, gp_error *err) {
+    const gp_graph *graph = c->session->graph;
+    int64_t *cost = NULL, *its, *largest;
+    for (int i = 0; i < graph->layer_count; i++) c->factor[i] = 1;
+    if (samples == c->largest) return GP_OK;
+    GP_RETURN_IF_FAILED(GP_NEW(&cost, 2 * (size_t)graph->layer_count, err));
+    its = cost;
+    largest = cost + graph->layer_count;
+    gp_cost_request request = gp_cost_assumed(graph, samples);
+    gp_status status = gp_cost_by_time(&request, its, err);
+    request.samples = c->largest;
+    if (status == GP_OK) status = gp_cost_by_time(&request, largest, err);
+    for (int i = 0; i < graph->layer_count && status == GP_OK; i++)
+        c->factor[i] = largest[i] > 0 ? (double)its[i] / (double)largest[i] : (double)samples / (double)c->largest;
+    free(cost);
+    return status;
+}
+
+static gp_status profiled_layers(const coster *c, const variant *on, double recomputes, int64_t *cost, gp_error *err) {
+    const gp_profile *profile = c->session->profile;
+    const gp_graph *graph = c->session->graph;
+    const gp_profile_device *row = gp_profile_find(profile, &on->spec);
+    double scale = 1e12 * row->slowdown * (double)c->largest / (double)profile->identity.samples;
     int64_t total = 0;
     for (int i = 0; i < graph->layer_count; i++) {
         const double *time = row->layers[i].time;
         double picoseconds =
-            scale * (time[GP_PROFILE_TIME_FORWARD] + recomputes * share[i] * time[GP_PROFILE_TIME_RECOMPUTE] +
-                     time[GP_PROFILE_TIME_BACKWARD_INPUT] + time[GP_PROFILE_TIME_BACKWARD_WEIGHT]) +
-            1e12 * row->slowdown * time[GP_PROFILE_TIME_UPDATE] / (double)with->micro_batches;
+            scale * c->factor[i] *
+                (time[GP_PROFILE_TIME_FORWARD] + recomputes * c->keeps[i] * time[GP_PROFILE_TIME_RECOMPUTE] +
+                 time[GP_PROFILE_TIME_BACKWARD_INPUT] + time[GP_PROFILE_TIME_BACKWARD_WEIGHT]) +
+            1e12 * row->slowdown * time[GP_PROFILE_TIME_UPDATE] / (double)c->with->micro_batches;
         if (picoseconds >= 0x1p62 || !gp_int64_add(total, (int64_t)picoseconds, &total))
             return refuse_sum(profile, graph, i, err);
         cost[i] = (int64_t)picoseconds;
@@ -42,23 +79,22 @@ static gp_status profiled_layers(const gp_session *session, const gp_device_spec
     return GP_OK;
 }
 
-static gp_status counted_layers(const gp_session *session, const gp_device_spec *spec, const gp_plan_choice *with,
-                                double recomputes, const double *share, int64_t *cost, gp_error *err) {
-    const gp_graph *graph = session->graph;
+static gp_status counted_layers(const coster *c, const variant *on, double recomputes, int64_t *cost, gp_error *err) {
+    const gp_graph *graph = c->session->graph;
     gp_cost_request request = {.graph = graph,
-                               .samples = piece_of(session, with),
-                               .updates = 1 / (double)with->micro_batches,
-                               .optimizer_states = session->update.states,
-                               .kind = spec->kind,
-                               .threads = spec->threads > 1 ? spec->threads : 1,
-                               .rates = gp_profile_rates(session->profile, spec)};
+                               .samples = on->samples,
+                               .updates = 1 / (double)c->with->micro_batches,
+                               .optimizer_states = c->session->update.states,
+                               .kind = on->spec.kind,
+                               .threads = on->spec.threads > 1 ? on->spec.threads : 1,
+                               .rates = gp_profile_rates(c->session->profile, &on->spec)};
     int64_t *once = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&once, graph->layer_count, err));
     gp_status status = gp_cost_by_time(&request, once, err);
     request.recomputes = recomputes;
     if (status == GP_OK) status = gp_cost_by_time(&request, cost, err);
     for (int i = 0; i < graph->layer_count && status == GP_OK; i++)
-        if (share[i] < 1) cost[i] = once[i] + (int64_t)(share[i] * (double)(cost[i] - once[i]));
+        if (c->keeps[i] < 1) cost[i] = once[i] + (int64_t)(c->keeps[i] * (double)(cost[i] - once[i]));
     free(once);
     return status;
 }
@@ -83,97 +119,114 @@ static void find_copies(const gp_session *session, const gp_device_spec *to, gp_
     }
 }
 
-static int find_spec(const gp_device_spec *distinct, int count, const gp_device_spec *spec) {
+/* The variant with that many samples on a device, which is new if there is none. */
+static int find_variant(coster *c, const gp_device_spec *spec, int64_t samples) {
     gp_device_spec pair[2];
-    int d = 0;
-    while (d < count - 1 && gp_profile_distinct((gp_device_spec[]){distinct[d], *spec}, 2, pair) == 2) d++;
-    return d;
+    int v = 0;
+    while (v < c->count && (c->variants[v].samples != samples ||
+                            gp_profile_distinct((gp_device_spec[]){c->variants[v].spec, *spec}, 2, pair) == 2))
+        v++;
+    if (v == c->count) c->variants[c->count++] = (variant){*spec, samples};
+    return v;
 }
 
-static gp_checkpoint_mode mode_of(const gp_session *session, const gp_plan_choice *with, int stage) {
-    return with->always ? GP_CHECKPOINT_ALWAYS : gp_pipeline_checkpoint(&session->config->pipeline, stage);
+static gp_checkpoint_mode mode_of(const coster *c, int stage) {
+    return c->with->always ? GP_CHECKPOINT_ALWAYS : gp_pipeline_checkpoint(&c->session->config->pipeline, stage);
 }
 
 enum { MODES = GP_CHECKPOINT_ALWAYS + 1 };
 
-/* Layers under a mode on one of the distinct devices. */
-static int64_t *costs_of(const gp_session *session, const gp_balancing_costs *costs, int device,
-                         gp_checkpoint_mode mode) {
-    return costs->layers + ((size_t)device * MODES + (size_t)mode) * (size_t)session->graph->layer_count;
+/* Layers under a mode on a variant. */
+static int64_t *costs_of(const coster *c, const gp_balancing_costs *costs, int v, gp_checkpoint_mode mode) {
+    return costs->layers + ((size_t)v * MODES + (size_t)mode) * (size_t)c->session->graph->layer_count;
 }
 
-static gp_status cost_devices(const gp_session *session, const gp_plan_choice *with, const gp_device_spec *specs,
-                              int count, gp_balancing_costs *out, gp_error *err) {
-    bool used[MODES] = {false};
-    double *share = NULL;
-    for (int s = 0; s < session->config->pipeline.stages; s++) used[mode_of(session, with, s)] = true;
-    GP_RETURN_IF_FAILED(GP_NEW(&out->layers, (size_t)count * MODES * (size_t)session->graph->layer_count, err));
-    GP_RETURN_IF_FAILED(GP_NEW(&share, session->graph->layer_count, err));
-    gp_status status = GP_OK;
-    for (int d = 0; d < count && status == GP_OK; d++) {
-        status = gp_keeping_shares(session->graph, piece_of(session, with), session->keeps, &specs[d], share, err);
-        for (int mode = 0; mode < MODES && status == GP_OK; mode++) {
-            int64_t *cost = costs_of(session, out, d, (gp_checkpoint_mode)mode);
-            double recomputes = gp_balancing_recomputes((gp_checkpoint_mode)mode, with->micro_batches);
-            if (!used[mode]) continue;
-            status = (gp_profile_is_counted(session->profile) ? counted_layers : profiled_layers)(
-                session, &specs[d], with, recomputes, share, cost, err);
-        }
+static gp_status cost_variant(coster *c, int v, const bool used[MODES], gp_balancing_costs *out, gp_error *err) {
+    const variant *on = &c->variants[v];
+    bool counted = gp_profile_is_counted(c->session->profile);
+    GP_RETURN_IF_FAILED(gp_keeping_shares(c->session->graph, on->samples, c->session->keeps, &on->spec, c->keeps, err));
+    if (!counted) GP_RETURN_IF_FAILED(find_factors(c, on->samples, err));
+    for (int mode = 0; mode < MODES; mode++) {
+        int64_t *cost = costs_of(c, out, v, (gp_checkpoint_mode)mode);
+        double recomputes = gp_balancing_recomputes((gp_checkpoint_mode)mode, c->with->micro_batches);
+        if (!used[mode]) continue;
+        GP_RETURN_IF_FAILED((counted ? counted_layers : profiled_layers)(c, on, recomputes, cost, err));
     }
-    free(share);
-    return status;
+    return GP_OK;
 }
 
 /* Where the modes of stages differ, so do the costs of layers on them. */
-static gp_status cost_stages(const gp_session *session, const gp_plan_choice *with, const gp_device_spec *specs,
-                             int count, gp_balancing_costs *out, gp_error *err) {
-    int stages = session->config->pipeline.stages, same = 1, *workers = NULL;
-    while (same < stages && mode_of(session, with, same) == mode_of(session, with, 0)) same++;
+static gp_status cost_stages(coster *c, const int *variant_of, gp_balancing_costs *out, gp_error *err) {
+    const gp_pipeline_config *pipeline = &c->session->config->pipeline;
+    int stages = pipeline->stages, same = 1, *workers = NULL;
+    while (same < stages && mode_of(c, same) == mode_of(c, 0)) same++;
     if (same == stages) return GP_OK;
     GP_RETURN_IF_FAILED(GP_NEW(&out->stage_layers, stages, err));
     GP_RETURN_IF_FAILED(GP_NEW(&workers, stages, err));
-    gp_schedule_place(&session->schedule, session->config->pipeline.entry_count, workers);
+    gp_schedule_place(&c->session->schedule, pipeline->entry_count, workers);
     for (int s = 0; s < stages; s++) {
         int first = 0;
-        for (int e = 0; e < workers[s]; e++) first += session->config->pipeline.replicas[e];
-        int d = find_spec(specs, count, &session->devices[first]);
-        out->stage_layers[s] = costs_of(session, out, d, mode_of(session, with, s));
+        for (int e = 0; e < workers[s]; e++) first += pipeline->replicas[e];
+        out->stage_layers[s] = costs_of(c, out, variant_of[first], mode_of(c, s));
     }
     free(workers);
     return GP_OK;
 }
 
-static gp_status cost_by_time(const gp_session *session, const gp_plan_choice *with, gp_balancing_costs *out,
-                              gp_error *err) {
-    int workers = session->config->pipeline.device_count;
-    gp_device_spec *distinct = NULL;
-    GP_RETURN_IF_FAILED(GP_NEW(&distinct, workers, err));
-    int count = gp_profile_distinct(session->devices, workers, distinct);
-    gp_status status = cost_devices(session, with, distinct, count, out, err);
-    for (int w = 0; w < workers && status == GP_OK; w++) {
-        int d = find_spec(distinct, count, &session->devices[w]);
-        out->devices[w].layers = costs_of(session, out, d, mode_of(session, with, 0));
+static gp_status cost_by_time(coster *c, const int *variant_of, gp_balancing_costs *out, gp_error *err) {
+    const gp_session *session = c->session;
+    size_t layers = (size_t)session->graph->layer_count;
+    bool used[MODES] = {false};
+    for (int s = 0; s < session->config->pipeline.stages; s++) used[mode_of(c, s)] = true;
+    GP_RETURN_IF_FAILED(GP_NEW(&out->layers, (size_t)c->count * MODES * layers, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&c->keeps, layers, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&c->factor, layers, err));
+    for (int v = 0; v < c->count; v++) GP_RETURN_IF_FAILED(cost_variant(c, v, used, out, err));
+    for (int w = 0; w < session->config->pipeline.device_count; w++) {
+        out->devices[w].layers = costs_of(c, out, variant_of[w], mode_of(c, 0));
         find_copies(session, &session->devices[w], &out->devices[w]);
     }
-    if (status == GP_OK) status = cost_stages(session, with, distinct, count, out, err);
-    free(distinct);
-    return status;
+    return cost_stages(c, variant_of, out, err);
 }
 
-static gp_status cost_by_size(const gp_session *session, const gp_plan_choice *with, gp_balancing_costs *out,
-                              gp_error *err) {
-    GP_RETURN_IF_FAILED(GP_NEW(&out->layers, session->graph->layer_count, err));
-    for (int w = 0; w < session->config->pipeline.device_count; w++) out->devices[w].layers = out->layers;
-    return gp_cost_by_size(session->graph, piece_of(session, with), session->update.states, out->layers, err);
+static gp_status cost_by_size(coster *c, const int *variant_of, gp_balancing_costs *out, gp_error *err) {
+    const gp_session *session = c->session;
+    size_t layers = (size_t)session->graph->layer_count;
+    GP_RETURN_IF_FAILED(GP_NEW(&out->layers, (size_t)c->count * layers, err));
+    for (int v = 0; v < c->count; v++)
+        GP_RETURN_IF_FAILED(gp_cost_by_size(session->graph, c->variants[v].samples, session->update.states,
+                                            out->layers + (size_t)v * layers, err));
+    for (int w = 0; w < session->config->pipeline.device_count; w++)
+        out->devices[w].layers = out->layers + (size_t)variant_of[w] * layers;
+    return GP_OK;
+}
+
+static gp_status find_costs(coster *c, int *variant_of, gp_balancing_costs *out, gp_error *err) {
+    const gp_pipeline_config *pipeline = &c->session->config->pipeline;
+    GP_RETURN_IF_FAILED(GP_NEW(&c->variants, pipeline->device_count, err));
+    for (int e = 0, w = 0; e < pipeline->entry_count; e++) {
+        int64_t samples = samples_of(c->session, c->with, pipeline->replicas[e]);
+        if (samples > c->largest) c->largest = samples;
+        for (int end = w + pipeline->replicas[e]; w < end; w++) {
+            variant_of[w] = find_variant(c, &c->session->devices[w], samples);
+            out->devices[w].samples = samples;
+        }
+    }
+    return (c->with->balance == GP_BALANCE_SIZE ? cost_by_size : cost_by_time)(c, variant_of, out, err);
 }
 
 gp_status gp_balancing_costs_init(gp_balancing_costs *costs, const gp_session *session, const gp_plan_choice *with,
                                   gp_error *err) {
+    coster c = {.session = session, .with = with};
+    int *variant_of = NULL;
     *costs = (gp_balancing_costs){0};
     gp_status status = GP_NEW(&costs->devices, session->config->pipeline.device_count, err);
-    if (status == GP_OK)
-        status = with->balance == GP_BALANCE_SIZE ? cost_by_size(session, with, costs, err)
-                                                  : cost_by_time(session, with, costs, err);
+    if (status == GP_OK) status = GP_NEW(&variant_of, session->config->pipeline.device_count, err);
+    if (status == GP_OK) status = find_costs(&c, variant_of, costs, err);
+    free(variant_of);
+    free(c.variants);
+    free(c.keeps);
+    free(c.factor);
     if (status != GP_OK) gp_balancing_costs_fini(costs);
     return status;
 }

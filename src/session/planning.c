@@ -102,24 +102,12 @@ static gp_status request_balance(const gp_session *session, const gp_plan_choice
     return GP_OK;
 }
 
-/* Replicas divide the work of all stages by the same number, or the layers are given. */
-static gp_status check_replicas(const gp_pipeline_config *pipeline, const gp_plan_choice *with, gp_error *err) {
-    for (int e = 1; e < pipeline->entry_count && with->balance != GP_BALANCE_LAYERS; e++)
-        if (pipeline->replicas[e] != pipeline->replicas[0])
-            return gp_fail_at(err, GP_CONFIG, pipeline->balance_place,
-                              "pipeline.balance: stages have %d and %d replicas, which auto and size do not know yet; "
-                              "give the layers of each stage, as in [3, 5]",
-                              pipeline->replicas[0], pipeline->replicas[e]);
-    return GP_OK;
-}
-
 gp_status gp_planning_make(const gp_session *session, const gp_plan_choice *with, int64_t *layers, gp_plan **out,
                            char missing[GP_ERROR_TEXT], gp_error *err) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     requested to;
     gp_balance_request request;
     missing[0] = '\0';
-    GP_RETURN_IF_FAILED(check_replicas(pipeline, with, err));
     if (with->balance == GP_BALANCE_LAYERS) {
         memcpy(layers, pipeline->layers, (size_t)pipeline->layers_count * sizeof *layers);
         return make_cut(session, with, layers, out, err);

@@ -74,7 +74,7 @@ static gp_status begin(gp_profile_search *s, gp_error *err) {
                                        .update = &session->update,
                                        .tf32 = config->train.precision == GP_PRECISION_TF32,
                                        .norms = config->optimizer.clip_norm > 0,
-                                       .samples = gp_session_piece(session),
+                                       .samples = gp_session_share(session),
                                        .together = s->at_once || count_on_host(s) == 0 ? count_on_host(s) : 1};
     GP_RETURN_IF_FAILED(gp_profile_identify(&s->request, &s->now, err));
     return gp_profile_path("profiles", &s->now, s->devices, s->count, &s->path, err);

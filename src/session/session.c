@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/share.h"
 #include "session/session_internal.h"
 
 int64_t gp_session_last(const gp_session *session) {
@@ -19,6 +20,14 @@ gp_run_length gp_session_length(const gp_session *session) {
 int64_t gp_session_piece(const gp_session *session) {
     int64_t pieces = session->config->pipeline.micro_batches;
     return (session->config->data.batch + pieces - 1) / pieces;
+}
+
+int64_t gp_session_share(const gp_session *session) {
+    const gp_pipeline_config *pipeline = &session->config->pipeline;
+    int fewest = pipeline->replicas[0];
+    for (int e = 1; e < pipeline->entry_count; e++)
+        if (pipeline->replicas[e] < fewest) fewest = pipeline->replicas[e];
+    return gp_share_of(gp_session_piece(session), fewest, 0).count;
 }
 
 gp_status gp_session_find_mini(const gp_session *session, bool training, int64_t samples, int *out, gp_error *err) {

@@ -102,6 +102,8 @@ GP_MUST_USE gp_status gp_session_open(gp_config **config, const gp_session_optio
 void gp_session_close(gp_session **session);
 /* Samples of a full micro-batch. */
 int64_t gp_session_piece(const gp_session *session);
+/* Of these, the samples of the largest share that a replica has: profiles are of as many. */
+int64_t gp_session_share(const gp_session *session);
 /* The plan of another cut; `layers` per stage. The session outlives it. */
 GP_MUST_USE gp_status gp_session_plan_cut(const gp_session *session, const int64_t *layers, gp_plan **out,
                                           gp_error *err);

@@ -265,6 +265,16 @@ class Balance(unittest.TestCase):
                                "data.drop_last=true", "c.yaml").stderr
         self.assertIn("--write: the balance is for the replicas of --set, but c.yaml has others; change the file first", err)
 
+    def test_stages_with_different_numbers_of_replicas(self):
+        """Profiled layers cost what their stage's share does: a stage with more replicas gets more of them."""
+        self.write("p.json", profile_of([8, 8, 8, 8, 2, 2, 2, 2]))
+        options = ["--profile", "p.json", "--set", "data.drop_last=true", "--set", "pipeline.micro_batches=2", "--json"]
+        found = []
+        for devices in ("[cpu, cpu]", "[[cpu, cpu, cpu, cpu], cpu]", "[cpu, [cpu, cpu, cpu, cpu]]"):
+            report = json.loads(self.expect([*options, "--set", f"pipeline.devices={devices}", "c.yaml"]))
+            found.append(report["balance"])
+        self.assertEqual(found, [[3, 5], [4, 4], [1, 7]])
+
     def test_the_smallest_replica_limits_the_stage(self):
         """The second stage's layers must fit on each of its replicas, in any order."""
         self.write("p.json", profile_of([8, 1, 1, 1, 1, 1, 1, 2]))

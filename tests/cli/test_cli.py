@@ -641,6 +641,13 @@ class Replicas(Group):
         self.assertIn("replicas     of each stage: 2, 1; below, each replica is a stage of its own\n", out)
         self.assertRegex(out, r"  scatter     gradients of replicas +0 … 1 ")
 
+    def test_auto_finds_a_balance_for_different_numbers(self):
+        """The parameters are those of the same balance, given."""
+        folder = self.train_on("[[cpu, cpu], cpu]")
+        balance = read_lines(folder)[0]["balance"]
+        given = self.train_on("[[cpu, cpu], cpu]", "--set", "pipeline.balance=%s" % balance)
+        self.assertEqual(read_model(folder), read_model(given))
+
     def test_a_run_goes_on_with_another_cut(self):
         whole = self.train_on("[[cpu, cpu]]")
         part = self.train_on("[[cpu, cpu], [cpu, cpu]]", "--set", "train={epochs: 2, save_every: 2}", "--set", "train.steps=4")
@@ -650,9 +657,6 @@ class Replicas(Group):
 
     def test_what_is_not_available_is_said_before_the_run(self):
         cases = [
-            (["pipeline.devices=[[cpu, cpu], cpu]"],
-             "c.yaml:18:3: pipeline.balance: stages have 2 and 1 replicas, which auto and size do not "
-             "know yet; give the layers of each stage, as in [3, 5]"),
             (["pipeline.devices=[cpu]", "pipeline.replicas=3", "pipeline.micro_batches=4"],
              "stage 0 has 3 replicas, and replica 2 would have none of the 4 samples of a micro-batch, in a mini-batch of 16: "
              "shares without a sample are not available yet; take fewer replicas or micro_batches, or mini-batches of another "

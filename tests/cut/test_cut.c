@@ -26,7 +26,7 @@ static uint32_t draw(uint32_t bound) {
 /* A problem and the room for all that it points to. */
 typedef struct trial {
     gp_cut_problem problem;
-    gp_cut_bytes bytes[LAYERS];
+    gp_cut_bytes bytes[KINDS][LAYERS];
     gp_cut_rule rules[LAYERS];
     gp_cut_value values[VALUES];
     int users[VALUES][LAYERS];
@@ -60,7 +60,8 @@ static void draw_rules(trial *t, int layers) {
     t->problem.rules = t->rules;
 }
 
-static void draw_trial(trial *t, bool memory, bool rules) {
+/* shares: stages have 1, 2 or all of the 3 samples of a micro-batch. */
+static void draw_trial(trial *t, bool memory, bool rules, bool shares) {
     static const uint32_t bounds[] = {2, 5, 30, 1000};
     memset(t, 0, sizeof *t);
     int layers = 1 + (int)draw(LAYERS), stages = 1 + (int)draw((uint32_t)(layers < STAGES ? layers : STAGES));
@@ -73,10 +74,10 @@ static void draw_trial(trial *t, bool memory, bool rules) {
                                   .worker_count = stages,
                                   .stages = t->stages,
                                   .stage_count = stages};
-    for (int i = 0; i < layers; i++) t->bytes[i] = (gp_cut_bytes){draw(bound), draw(bound), draw(bound)};
     for (int k = 0; k < KINDS; k++) {
         for (int i = 0; i < layers; i++) t->costs[k][i] = (int64_t)draw(bound) * (k + 1);
-        t->kinds[k] = (gp_cut_kind){t->costs[k], draw(5) ? t->copies[k] : NULL};
+        for (int i = 0; i < layers; i++) t->bytes[k][i] = (gp_cut_bytes){draw(bound), draw(bound), draw(bound)};
+        t->kinds[k] = (gp_cut_kind){t->costs[k], draw(5) ? t->copies[k] : NULL, memory ? t->bytes[k] : NULL};
     }
     draw_values(t, layers, draw(2) ? bound : 3);
     bool equal = draw(2);
@@ -84,9 +85,10 @@ static void draw_trial(trial *t, bool memory, bool rules) {
     for (int s = 0; s < stages; s++) {
         t->workers[s] = (gp_cut_worker){(int)draw((uint32_t)t->problem.kind_count), 0, "cpu"};
         if (memory && draw(5)) t->workers[s].memory = equal ? limit : 1 + draw(bound * (uint32_t)layers * 6);
-        t->stages[s] = (gp_cut_stage){s, (int)draw(4), (int)draw(4), (int)draw(3), (int)draw(3)};
+        t->stages[s] = (gp_cut_stage){s, (int)draw(4), (int)draw(4), (int)draw(3), (int)draw(3), 0};
+        if (shares) t->stages[s].samples = draw(4); /* 0: all */
     }
-    if (memory) t->problem.bytes = t->bytes;
+    if (shares) t->problem.samples = 3;
     if (rules) draw_rules(t, layers);
 }
 
@@ -109,10 +111,11 @@ static int64_t cost_of(const gp_cut_problem *p, int stage, int first, int end) {
 
 static int64_t bytes_of(const gp_cut_problem *p, int stage, int first, int end) {
     const gp_cut_stage *it = &p->stages[stage];
-    int64_t sum = 0, transient = 0;
+    const gp_cut_bytes *bytes = p->kinds[p->workers[it->worker].kind].bytes;
+    int64_t sum = 0, fixed = 0, transient = 0, samples = it->samples ? it->samples : p->samples;
     for (int i = first; i < end; i++) {
-        sum += p->bytes[i].fixed + p->bytes[i].saved * it->saved;
-        if (p->bytes[i].transient > transient) transient = p->bytes[i].transient;
+        fixed += bytes[i].fixed + bytes[i].saved * it->saved;
+        if (bytes[i].transient > transient) transient = bytes[i].transient;
     }
     for (int v = 0; v < p->value_count; v++) {
         const gp_cut_value *value = &p->values[v];
@@ -125,7 +128,7 @@ static int64_t bytes_of(const gp_cut_problem *p, int stage, int first, int end) 
             sum += value->bytes * it->outbox + value->gradients * it->gradient;
         }
     }
-    return sum + transient;
+    return fixed + (samples < p->samples ? (sum * samples + p->samples - 1) / p->samples : sum) + transient;
 }
 
 /* −1: memory or rules forbid it. */
@@ -134,7 +137,7 @@ static int64_t bottleneck_of(const gp_cut_problem *p, const int64_t *layers) {
     for (int s = 0, first = 0; s < p->stage_count; first += (int)layers[s++]) {
         int end = first + (int)layers[s];
         int64_t memory = p->workers[p->stages[s].worker].memory, cost = cost_of(p, s, first, end);
-        if (p->bytes && memory > 0 && bytes_of(p, s, first, end) > memory) return -1;
+        if (p->kinds[0].bytes && memory > 0 && bytes_of(p, s, first, end) > memory) return -1;
         for (int i = first + 1; i < end && p->rules; i++)
             if (p->rules[i] == GP_CUT_MUST) return -1;
         if (first > 0 && p->rules && p->rules[first] == GP_CUT_NEVER) return -1;
@@ -166,7 +169,7 @@ static void check_numbers(const gp_cut_problem *p, const int64_t *layers) {
     for (int s = 0, first = 0; s < p->stage_count; first += (int)layers[s++]) {
         int end = first + (int)layers[s];
         assert_int_equal(numbers[s].cost, cost_of(p, s, first, end));
-        if (p->bytes) assert_int_equal(numbers[s].bytes + numbers[s].transient, bytes_of(p, s, first, end));
+        if (p->kinds[0].bytes) assert_int_equal(numbers[s].bytes + numbers[s].transient, bytes_of(p, s, first, end));
     }
 }
 
@@ -190,11 +193,11 @@ static bool check(int number, const gp_cut_problem *p) {
     return true;
 }
 
-static void check_many(int count, bool memory, bool rules) {
+static void check_many(int count, bool memory, bool rules, bool shares) {
     int possible = 0;
     trial t;
     for (int i = 0; i < count; i++) {
-        draw_trial(&t, memory, rules);
+        draw_trial(&t, memory, rules, shares);
         possible += check(i, &t.problem);
     }
     /* A test in which nothing is possible, or everything, would not say much. */
@@ -204,18 +207,19 @@ static void check_many(int count, bool memory, bool rules) {
 
 static void test_copies(void **state) {
     (void)state;
-    check_many(6000, false, false);
+    check_many(6000, false, false, false);
 }
 
 static void test_memory(void **state) {
     (void)state;
-    check_many(10000, true, false);
+    check_many(10000, true, false, false);
 }
 
 static void test_rules(void **state) {
     (void)state;
-    check_many(4000, false, true);
-    check_many(10000, true, true);
+    check_many(4000, false, true, false);
+    check_many(10000, true, true, false);
+    check_many(10000, true, true, true);
 }
 
 /* The bytes that an error names are the least that help: with them there is a cut, with one fewer there is none. */
@@ -224,7 +228,7 @@ static void test_missing_bytes(void **state) {
     int checked = 0;
     trial t;
     for (int i = 0; i < 20000; i++) {
-        draw_trial(&t, true, i % 2);
+        draw_trial(&t, true, i % 2, i % 3 == 0);
         int64_t layers[STAGES + 1], room[STAGES + 1];
         int64_t result;
         gp_error err = {0};
@@ -278,7 +282,7 @@ static void test_shared_workers(void **state) {
     double ratios = 0;
     trial t;
     for (int i = 0; i < 6000; i++) {
-        draw_trial(&t, false, false);
+        draw_trial(&t, false, false, false);
         if (t.problem.stage_count < 4) continue;
         t.problem.worker_count = 2;
         for (int s = 0; s < t.problem.stage_count; s++)
@@ -303,11 +307,10 @@ static void test_shared_memory(void **state) {
     (void)state;
     static const int64_t costs[] = {1, 1, 1, 1, 1, 1, 1, 1};
     gp_cut_bytes bytes[8] = {{40, 0, 0}, {1, 0, 0}, {1, 0, 0}, {1, 0, 0}, {40, 0, 0}, {1, 0, 0}, {1, 0, 0}, {1, 0, 0}};
-    gp_cut_kind kind = {costs, NULL};
+    gp_cut_kind kind = {costs, NULL, bytes};
     gp_cut_worker workers[2] = {{0, 60, "worker 0"}, {0, 60, "worker 1"}};
-    gp_cut_stage stages[4] = {{0, 1, 1, 1, 1}, {1, 1, 1, 1, 1}, {0, 1, 1, 1, 1}, {1, 1, 1, 1, 1}};
+    gp_cut_stage stages[4] = {{0, 1, 1, 1, 1, 0}, {1, 1, 1, 1, 1, 0}, {0, 1, 1, 1, 1, 0}, {1, 1, 1, 1, 1, 0}};
     gp_cut_problem problem = {.layer_count = 8,
-                              .bytes = bytes,
                               .kinds = &kind,
                               .kind_count = 1,
                               .workers = workers,
@@ -361,7 +364,7 @@ static void test_orders(void **state) {
     int possible = 0, changed = 0;
     trial t;
     for (int i = 0; i < 600; i++) {
-        draw_trial(&t, i % 2, false);
+        draw_trial(&t, i % 2, false, i % 3 == 0);
         if (t.problem.layer_count > 8) continue;
         int order[STAGES], all[STAGES];
         bool taken[STAGES] = {false};
@@ -394,12 +397,11 @@ static void test_order_of_memories(void **state) {
     (void)state;
     static const int64_t costs[] = {4, 4, 4};
     static const gp_cut_bytes bytes[] = {{5, 0, 0}, {11, 0, 0}, {12, 0, 0}};
-    gp_cut_kind kind = {costs, NULL};
+    gp_cut_kind kind = {costs, NULL, bytes};
     gp_cut_worker workers[12] = {{0, 12, "cuda:0"}, {0, 6, "cuda:1"}, {0, 12, "cuda:2"}};
     gp_cut_stage stages[12];
-    for (int s = 0; s < 12; s++) stages[s] = (gp_cut_stage){s, 1, 1, 1, 1};
+    for (int s = 0; s < 12; s++) stages[s] = (gp_cut_stage){s, 1, 1, 1, 1, 0};
     gp_cut_problem problem = {.layer_count = 3,
-                              .bytes = bytes,
                               .kinds = &kind,
                               .kind_count = 1,
                               .workers = workers,
@@ -419,9 +421,8 @@ static void test_order_of_memories(void **state) {
     assert_int_equal(count, 3);
     /* 12 devices of which no two are equal have 12! orders; 11 equal ones and another have 12. */
     static int64_t many[12];
-    kind.layers = many;
+    kind = (gp_cut_kind){many, NULL, NULL};
     problem.layer_count = problem.worker_count = problem.stage_count = 12;
-    problem.bytes = NULL;
     for (int w = 0; w < 12; w++) workers[w] = (gp_cut_worker){0, w + 1, "cpu"};
     assert_int_equal(gp_device_order_solve(&problem, order, layers, &count, &result, &err), GP_CONFIG);
     assert_int_equal(count, 479001600);
@@ -438,11 +439,10 @@ static void test_shared_memory_is_explained(void **state) {
     (void)state;
     static const int64_t costs[] = {1, 1, 1, 1};
     static const gp_cut_bytes bytes[] = {{6, 0, 0}, {6, 0, 0}, {6, 0, 0}, {6, 0, 0}};
-    const gp_cut_kind kind = {costs, NULL};
+    const gp_cut_kind kind = {costs, NULL, bytes};
     const gp_cut_worker worker = {0, 10, "cpu"};
-    const gp_cut_stage stages[] = {{0, 1, 1, 1, 1}, {0, 1, 1, 1, 1}};
+    const gp_cut_stage stages[] = {{0, 1, 1, 1, 1, 0}, {0, 1, 1, 1, 1, 0}};
     const gp_cut_problem problem = {.layer_count = 4,
-                                    .bytes = bytes,
                                     .kinds = &kind,
                                     .kind_count = 1,
                                     .workers = &worker,

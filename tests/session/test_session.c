@@ -85,6 +85,71 @@ static void a_balance_is_that_of_the_micro_batchs_size(void **state) {
     assert_int_not_equal(first[0], first[1]);
 }
 
+/* Costs of layers on a stage with so many replicas: of its share of 8 samples. */
+static void cost_share(const gp_session *session, int replicas, bool size, int64_t *cost) {
+    gp_error err = {0};
+    gp_cost_request request = gp_cost_assumed(session->graph, (8 + replicas - 1) / replicas);
+    request.recomputes = 0.5; /* of two micro-batches the last is kept */
+    request.updates = 1.0 / session->config->pipeline.micro_batches;
+    request.optimizer_states = session->update.states;
+    request.kind = session->devices[0].kind;
+    gp_status status = size ? gp_cost_by_size(session->graph, request.samples, request.optimizer_states, cost, &err)
+                            : gp_cost_by_time(&request, cost, &err);
+    if (status != GP_OK) fail_msg("%s", err.text);
+}
+
+/* What layers first … end − 1 take of values that they do not make, and give back: each value once. */
+static int64_t cost_copies(const gp_session *session, int replicas, int first, int end) {
+    const gp_graph *graph = session->graph;
+    const gp_rates rates = gp_profile_rates(NULL, &session->devices[0]);
+    int64_t all = 0;
+    for (int v = 0; v < graph->value_count; v++) {
+        const gp_value *value = &graph->values[v];
+        bool used = false;
+        for (int u = 0; u < value->use_count; u++) {
+            int layer = graph->nodes[value->uses[u].node].unit;
+            used |= layer >= first && layer < end;
+        }
+        if (!used || (value->producer >= 0 && graph->nodes[value->producer].unit >= first)) continue;
+        double once = 1e12 * rates.copy_latency + 1e12 / rates.copy_bytes / replicas *
+                                                      (double)gp_align_up(gp_value_bytes(graph, v, 8), GP_ALIGNMENT);
+        all += (int64_t)(value->needs_grad ? 2 * once : once);
+    }
+    return all;
+}
+
+/* No cut of two stages has a cheaper dearest one. */
+static void expect_least_with_replicas(const char *devices, const int replicas[2], bool size, int64_t *first) {
+    char text[80];
+    int64_t cost[2][8], least = INT64_MAX, chosen = 0;
+    snprintf(text, sizeof text, "pipeline.devices=%s", devices);
+    gp_session *session = fixture_session(FIXTURE_CHANGES(text, "pipeline.micro_batches=2", "data.drop_last=true",
+                                                          size ? "pipeline.balance=size" : "pipeline.balance=auto"));
+    for (int s = 0; s < 2; s++) cost_share(session, replicas[s], size, cost[s]);
+    for (int cut = 1; cut < 8; cut++) {
+        int64_t of[2] = {0, 0};
+        for (int i = 0; i < 8; i++) of[i >= cut] += cost[i >= cut][i];
+        for (int s = 0; s < 2 && !size; s++) of[s] += cost_copies(session, replicas[s], s ? cut : 0, s ? 8 : cut);
+        int64_t most = of[0] > of[1] ? of[0] : of[1];
+        if (most < least) least = most;
+        if (cut == session->layers[0]) chosen = most;
+    }
+    assert_int_equal(chosen, least);
+    *first = session->layers[0];
+    gp_session_close(&session);
+}
+
+/* A stage with replicas computes shares, and gets more layers for it. */
+static void a_balance_is_that_of_the_stages_shares(void **state) {
+    (void)state;
+    for (int size = 0; size < 2; size++) {
+        int64_t many_first, many_last;
+        expect_least_with_replicas("[[cpu, cpu, cpu, cpu], cpu]", (const int[]){4, 1}, size, &many_first);
+        expect_least_with_replicas("[cpu, [cpu, cpu, cpu, cpu]]", (const int[]){1, 4}, size, &many_last);
+        assert_true(many_first > many_last);
+    }
+}
+
 static void a_balance_of_other_sum_is_refused(void **state) {
     (void)state;
     fixture_refused(with("balance: auto", "balance: [4, 5]"), NULL, GP_CONFIG,
@@ -137,11 +202,15 @@ static void the_precision_is_every_layers(void **state) {
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-static size_t largest_arena(const gp_session *session) {
+static size_t largest_arena_of(const gp_session *session, int first, int workers) {
     size_t most = 0;
-    for (int w = 0; w < session->plan->workers; w++)
+    for (int w = first; w < first + workers; w++)
         if (session->plan->arena[w] > most) most = session->plan->arena[w];
     return most;
+}
+
+static size_t largest_arena(const gp_session *session) {
+    return largest_arena_of(session, 0, session->plan->workers);
 }
 
 static void a_plan_over_memory_is_refused_with_the_numbers(void **state) {
@@ -190,6 +259,38 @@ static int read_remedy(const char *message, char changes[4][96]) {
         if (at) at += strlen(" and ");
     }
     return count;
+}
+
+/* The plan fits stages with 4 and 1 replicas, or with 1 and 4, and the four have so many bytes each; then their largest
+ * arena. layers: of the first stage; 0: auto. */
+static bool fits_replicas(bool last, size_t memory, int layers, size_t *arena) {
+    char devices[128], balance[64];
+    gp_error err = {0};
+    gp_session *session = NULL;
+    snprintf(devices, sizeof devices, "pipeline.devices=[%s[{cpu: {memory: %zu, count: 4}}]%s]", last ? "cpu, " : "",
+             memory, last ? "" : ", cpu");
+    snprintf(balance, sizeof balance, layers ? "pipeline.balance=[%d, %d]" : "pipeline.balance=auto", layers,
+             8 - layers);
+    gp_status status =
+        open_with(FIXTURE_CHANGES(devices, balance, "pipeline.micro_batches=2", "data.drop_last=true"), &session, &err);
+    if (status == GP_OK) *arena = largest_arena_of(session, last, 4);
+    gp_session_close(&session);
+    return status == GP_OK;
+}
+
+/* Memory limits replicas by what their shares take: with the bytes of any cut there is a plan, and a byte less than the
+ * least is too few. */
+static void a_balance_keeps_within_the_memory_of_replicas(void **state) {
+    (void)state;
+    for (int last = 0; last < 2; last++) {
+        size_t arena[8] = {0}, least = SIZE_MAX, ignored;
+        for (int layers = 1; layers < 8; layers++) {
+            assert_true(fits_replicas(last, (size_t)1 << 30, layers, &arena[layers]));
+            if (arena[layers] < least) least = arena[layers];
+        }
+        for (int layers = 1; layers < 8; layers++) assert_true(fits_replicas(last, arena[layers], 0, &ignored));
+        assert_false(fits_replicas(last, least - 1, 0, &ignored));
+    }
 }
 
 static bool fits(const char *devices, const char *balance, int micro_batches, const char *checkpoint) {
@@ -496,11 +597,13 @@ int main(void) {
         cmocka_unit_test(layers_per_stage_run_as_given),
         cmocka_unit_test(auto_balances_time_and_size_balances_bytes),
         cmocka_unit_test(a_balance_is_that_of_the_micro_batchs_size),
+        cmocka_unit_test(a_balance_is_that_of_the_stages_shares),
         cmocka_unit_test(a_balance_of_other_sum_is_refused),
         cmocka_unit_test(more_stages_than_layers_are_refused),
         cmocka_unit_test(a_device_that_this_build_lacks_is_refused),
         cmocka_unit_test(the_precision_is_every_layers),
         cmocka_unit_test(a_plan_over_memory_is_refused_with_the_numbers),
+        cmocka_unit_test(a_balance_keeps_within_the_memory_of_replicas),
         cmocka_unit_test(a_refused_plan_has_the_devices_place),
         cmocka_unit_test(a_smaller_batch_is_proposed_if_only_that_helps),
         cmocka_unit_test(what_a_refusal_proposes_fits),
