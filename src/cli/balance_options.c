@@ -13,7 +13,7 @@ const char *gp_balance_options_help(void) {
            "\n"
            "  --seconds S           time the layers for up to S seconds (default: 10); for longer only if some layers\n"
            "                        were not timed often enough by then\n"
-           "  --search              find the micro-batches, schedule, checkpoint modes and balance with the\n"
+           "  --search              find the replicas, micro-batches, schedule, checkpoint modes and balance with the\n"
            "                        shortest predicted step, among the plans that fit\n"
            "  --orders              also find the best order of the devices, if they differ\n"
            "  --again               time the layers again, even if a kept profile fits\n"

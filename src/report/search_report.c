@@ -66,6 +66,9 @@ static void write_row(const gp_search *search, const gp_candidate *it, FILE *out
     fputs("\n          balance ", out);
     gp_balance_write_layers(out, it->layers, it->stages);
     if (is_on_few(search, it)) fprintf(out, " on %s", first_devices(it->workers).text);
+    if (it->way->replicas > 1)
+        fprintf(out, ", %s of %s", gp_report_count(it->way->replicas, "replica").text,
+                it->stages == 1 ? "the stage" : "each stage");
     if (it->workers > 1) {
         fputs("; memory of the workers", out);
         for (int w = 0; w < it->workers && w < GP_REPORT_ALL_STAGES; w++)
@@ -90,26 +93,33 @@ static gp_status check_file(const gp_search *search, const char *path, bool *loc
                    search->config->data.batch, path, batch);
 }
 
+/* It is for the devices as configured. */
+static bool has_replicas_key(const gp_search *search) {
+    return gp_yaml_find(search->config->document, "pipeline.replicas") != NULL;
+}
+
 static gp_status write_commands(const gp_search *search, FILE *out, gp_error *err) {
     const gp_search_request *request = search->request;
     const gp_candidate *it = &search->items[0];
     const gp_command command = {request->config, request->overrides, request->override_count, request->profile,
                                 request->processors};
     char *balance = NULL, number[16];
-    bool lockstep, few = is_on_few(search, it);
+    bool lockstep, moves = !it->way->configured, replicas = moves && has_replicas_key(search);
     gp_status checked = GP_OK;
     fputs("\n", out);
     if (request->override_count > 0) checked = check_file(search, request->config, &lockstep, err);
     GP_RETURN_IF_FAILED(gp_command_write_again(&command, " --search", checked, out, err));
     GP_RETURN_IF_FAILED(gp_balance_text(it->layers, it->stages, &balance, err));
     snprintf(number, sizeof number, "%d", it->micro_batches);
-    const gp_command_set sets[] = {{"pipeline.devices", search->few_devices},
+    const gp_command_set sets[] = {{"pipeline.replicas", "1"},
+                                   {"pipeline.devices", it->way->devices},
                                    {"pipeline.micro_batches", number},
                                    {"pipeline.schedule", it->schedule},
                                    {"pipeline.checkpoint", it->checkpoint},
                                    {"pipeline.lockstep", "auto"},
                                    {"pipeline.balance", balance}};
-    gp_command_train(&command, sets + !few, 5 + few, 2 + few, out);
+    int left_out = 2 - moves - replicas;
+    gp_command_train(&command, sets + left_out, 7 - left_out, 4 - left_out, out);
     free(balance);
     return GP_OK;
 }
@@ -127,7 +137,9 @@ static void write_processors(const gp_search *search, FILE *out) {
     fprintf(out, "warning      %s compute on %s, so they take turns; the steps below include this\n             ",
             gp_report_count(search->threads, "thread").text, gp_report_count(search->processors, "processor").text);
     if (!search->few)
-        fprintf(out, "give the device at most %s\n", gp_report_count(search->processors, "thread").text);
+        fprintf(out, "give the device%s at most %s%s\n", search->config->pipeline.device_count > 1 ? "s" : "",
+                gp_report_count(search->processors, "thread").text,
+                search->config->pipeline.device_count > 1 ? " in all" : "");
     else if (is_on_few(search, &search->items[0]))
         fprintf(out, "use only %s: with all of them a step is at most %.0f%% faster\n", first_devices(search->few).text,
                 100 * GP_SEARCH_GAIN);
@@ -165,9 +177,9 @@ static json_t *pack(const gp_candidate *it) {
     json_t *balance = json_array(), *memory = json_array();
     for (int s = 0; s < it->stages; s++) json_array_append_new(balance, json_integer(it->layers[s]));
     for (int w = 0; w < it->workers; w++) json_array_append_new(memory, json_integer((json_int_t)it->arena[w]));
-    return json_pack("{s:i, s:s, s:s, s:i, s:o, s:f, s:f, s:o}", "micro_batches", it->micro_batches, "schedule",
-                     it->schedule, "checkpoint", it->checkpoint, "workers", it->workers, "balance", balance, "step",
-                     it->seconds * 1e3, "bubble", it->bubble, "memory", memory);
+    return json_pack("{s:s, s:i, s:s, s:s, s:i, s:o, s:f, s:f, s:o}", "devices", it->way->devices, "micro_batches",
+                     it->micro_batches, "schedule", it->schedule, "checkpoint", it->checkpoint, "workers", it->workers,
+                     "balance", balance, "step", it->seconds * 1e3, "bubble", it->bubble, "memory", memory);
 }
 
 gp_status gp_search_report_json(const gp_search *search, FILE *out, gp_error *err) {
@@ -194,10 +206,12 @@ gp_status gp_search_write(const gp_search *search, const char *path, gp_error *e
                                   {"checkpoint", it->checkpoint},
                                   {"balance", balance},
                                   {NULL, NULL},
+                                  {NULL, NULL},
                                   {NULL, NULL}};
     int count = 4;
     if (lockstep) settings[count++] = (gp_yaml_setting){"lockstep", "auto"};
-    if (is_on_few(search, it)) settings[count++] = (gp_yaml_setting){"devices", search->few_devices};
+    if (!it->way->configured) settings[count++] = (gp_yaml_setting){"devices", it->way->devices};
+    if (!it->way->configured && has_replicas_key(search)) settings[count++] = (gp_yaml_setting){"replicas", "1"};
     gp_status status = gp_yaml_splice_file(path, "pipeline", settings, count, err);
     free(balance);
     return status;

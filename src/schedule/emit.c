@@ -298,7 +298,10 @@ static gp_status copy_programs(const gp_stages *stages, const gp_schedule_file *
                                gp_error *err) {
     GP_RETURN_IF_FAILED(gp_programs_check_parts(stages, file->programs, err));
     GP_RETURN_IF_FAILED(gp_programs_copy(file->programs, out, err));
-    for (int w = 0; w < (*out)->workers; w++) set_clocks(&file->order->worker[w], &(*out)->worker[w]);
+    for (int s = 0; s < stages->count; s++) {
+        int place = file->order->worker_of_stage[stages->stage[s].number];
+        set_clocks(&file->order->worker[place], &(*out)->worker[gp_programs_worker(*out, s)]);
+    }
     return GP_OK;
 }
 

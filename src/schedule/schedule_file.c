@@ -19,6 +19,7 @@ typedef struct reader {
     int *on; /* [stage] the worker; NULL: not said */
     int on_count;
     gp_place on_place;
+    const gp_replicas *replicas;
 } reader;
 
 static bool at_end_of_line(const reader *r) {
@@ -192,9 +193,10 @@ static bool takes_last_first(const gp_order *order) {
     return false;
 }
 
-/* What is wrong with no task in particular is the file's. */
-static gp_status set_clocks(gp_order *order, const char *name, gp_error *err) {
-    gp_status status = gp_order_set_clocks(order, true, err);
+/* Of the stages. What is wrong with no task in particular is the file's. */
+static gp_status set_clocks(gp_order *order, const gp_replicas *replicas, const char *name, gp_error *err) {
+    gp_status status = gp_order_fold_replicas(order, replicas, err);
+    if (status == GP_OK) status = gp_order_set_clocks(order, true, err);
     if (status == GP_OK || strncmp(err->text, name, strlen(name)) == 0) return status;
     return gp_error_context(err, "%s: ", name);
 }
@@ -211,7 +213,7 @@ static gp_status fill_order(reader *r, gp_order *order, gp_error *err) {
     if (status == GP_OK) {
         split_backwards(order, apart);
         order->descending = takes_last_first(order);
-        status = set_clocks(order, r->place.path, err);
+        status = set_clocks(order, r->replicas, r->place.path, err);
     }
     free(stages.first);
     free(stages.items);
@@ -249,7 +251,7 @@ static gp_status add_instr(const gp_programs *programs, gp_order *order, int wor
                     (gp_place){programs->source, (int)program->lines[pc], 1}, err);
 }
 
-static gp_status add_tasks(const gp_programs *programs, gp_order *order, gp_error *err) {
+static gp_status add_tasks(const gp_programs *programs, const gp_replicas *replicas, gp_order *order, gp_error *err) {
     static const int tasks[GP_INSTR_OPS] = {[GP_INSTR_FORWARD] = GP_TASK_FORWARD + 1,
                                             [GP_INSTR_BACKWARD] = GP_TASK_BACKWARD + 1,
                                             [GP_INSTR_BACKWARD_INPUT] = GP_TASK_BACKWARD_INPUT + 1,
@@ -260,17 +262,18 @@ static gp_status add_tasks(const gp_programs *programs, gp_order *order, gp_erro
             int task = tasks[programs->worker[w].instrs[pc].op] - 1;
             if (task >= 0) GP_RETURN_IF_FAILED(add_instr(programs, order, w, (gp_task_op)task, pc, err));
         }
-    return set_clocks(order, programs->source, err);
+    return set_clocks(order, replicas, programs->source, err);
 }
 
 /* Likewise. */
-static gp_status order_of_programs(const gp_programs *programs, gp_order **out, gp_error *err) {
+static gp_status order_of_programs(const gp_programs *programs, const gp_replicas *replicas, gp_order **out,
+                                   gp_error *err) {
     if (!programs->training)
         return gp_fail(err, GP_CONFIG, "%s: its programs are for evaluation; a schedule needs programs for training",
                        programs->source);
     GP_RETURN_IF_FAILED(
         gp_order_create(programs->workers, programs->stages, programs->pieces, programs->descending, out, err));
-    return add_tasks(programs, *out, err);
+    return add_tasks(programs, replicas, *out, err);
 }
 
 /* The first word that is not in a comment. */
@@ -283,12 +286,14 @@ static bool are_programs(const char *text) {
     return strncmp(text, "programs", 8) == 0;
 }
 
-static gp_status parse(const char *text, const char *name, gp_schedule_file *file, gp_error *err) {
+static gp_status parse(const char *text, const char *name, const gp_replicas *replicas, gp_schedule_file *file,
+                       gp_error *err) {
     if (are_programs(text)) {
         GP_RETURN_IF_FAILED(gp_programs_read(text, name, &file->programs, err));
-        return order_of_programs(file->programs, &file->order, err);
+        file->order_only = replicas && file->programs->workers != gp_replicas_count(replicas);
+        return order_of_programs(file->programs, replicas, &file->order, err);
     }
-    reader r = {.at = text, .line_start = text, .place = {name, 1, 1}, .chunks = 1, .pieces = 1};
+    reader r = {.at = text, .line_start = text, .place = {name, 1, 1}, .chunks = 1, .pieces = 1, .replicas = replicas};
     gp_status status = read_lines(&r, err);
     if (status == GP_OK) status = make_order(&r, &file->order, err);
     for (int w = 0; w < r.workers; w++) {
@@ -300,10 +305,11 @@ static gp_status parse(const char *text, const char *name, gp_schedule_file *fil
     return status;
 }
 
-gp_status gp_schedule_file_parse(const char *text, const char *name, gp_schedule_file **out, gp_error *err) {
+gp_status gp_schedule_file_parse(const char *text, const char *name, const gp_replicas *replicas,
+                                 gp_schedule_file **out, gp_error *err) {
     gp_schedule_file *file = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&file, 1, err));
-    gp_status status = parse(text, name, file, err);
+    gp_status status = parse(text, name, replicas, file, err);
     if (status == GP_PROGRAM) err->status = status = GP_CONFIG;
     if (status != GP_OK)
         gp_schedule_file_destroy(&file);
@@ -312,12 +318,12 @@ gp_status gp_schedule_file_parse(const char *text, const char *name, gp_schedule
     return status;
 }
 
-gp_status gp_schedule_file_read(const char *path, gp_schedule_file **out, gp_error *err) {
+gp_status gp_schedule_file_read(const char *path, const gp_replicas *replicas, gp_schedule_file **out, gp_error *err) {
     char *text = NULL;
     size_t bytes = 0;
     GP_RETURN_IF_FAILED(gp_text_file_read(path, MOST_BYTES, "a schedule", &text, &bytes, err));
     gp_status status = strlen(text) == bytes
-                           ? gp_schedule_file_parse(text, path, out, err)
+                           ? gp_schedule_file_parse(text, path, replicas, out, err)
                            : gp_fail(err, GP_CONFIG, "%s: is not text: byte %zu is 0", path, strlen(text));
     free(text);
     return status;

@@ -13,6 +13,10 @@
  * the forwards only. Programs are carried out as they stand, except for their slots, if a mini-batch has as many
  * micro-batches as they have. Else only the order of their tasks counts.
  *
+ * If stages have replicas, the file is for the stages or for each replica. One for the stages is carried out by all
+ * replicas; of its programs only the order of the tasks counts, since replicas have other copies. In one for each
+ * replica all replicas of a stage have the same order of tasks, and programs are carried out as they stand.
+ *
  * Owned by the caller; read-only once it is read, any thread.
  */
 #ifndef GP_SCHEDULE_SCHEDULE_FILE_H
@@ -20,17 +24,22 @@
 
 #include "base/status.h"
 #include "schedule/order.h"
+#include "schedule/order_replicas.h"
 #include "schedule/program.h"
 
 typedef struct gp_schedule_file {
-    gp_order *order;
+    gp_order *order;       /* of the stages */
     gp_programs *programs; /* NULL: the file is an order */
+    bool order_only;       /* these are of stages that have replicas */
 } gp_schedule_file;
 
-/* GP_CONFIG: with path:line:column for what is wrong in the file, with the path where it cannot be read. */
-GP_MUST_USE gp_status gp_schedule_file_read(const char *path, gp_schedule_file **out, gp_error *err);
+/* `replicas` NULL: there are none. GP_CONFIG: with path:line:column for what is wrong in the file, with the path where
+ * it cannot be read. */
+GP_MUST_USE gp_status gp_schedule_file_read(const char *path, const gp_replicas *replicas, gp_schedule_file **out,
+                                            gp_error *err);
 /* The same from text; `name` is copied. */
-GP_MUST_USE gp_status gp_schedule_file_parse(const char *text, const char *name, gp_schedule_file **out, gp_error *err);
+GP_MUST_USE gp_status gp_schedule_file_parse(const char *text, const char *name, const gp_replicas *replicas,
+                                             gp_schedule_file **out, gp_error *err);
 void gp_schedule_file_destroy(gp_schedule_file **file);
 
 #endif

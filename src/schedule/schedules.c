@@ -181,7 +181,7 @@ bool gp_schedule_splits_backward(const gp_schedule *schedule) {
 
 bool gp_schedule_has_programs(const gp_schedule *schedule, bool training, int pieces) {
     const gp_schedule_file *file = schedule->kind == GP_SCHEDULE_FILE ? schedule->file : NULL;
-    return file && file->programs && training && file->programs->pieces == pieces;
+    return file && file->programs && !file->order_only && training && file->programs->pieces == pieces;
 }
 
 /* A file's order, without the micro-batches that this mini-batch does not have. */

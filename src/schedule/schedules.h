@@ -42,7 +42,8 @@ int gp_schedule_workers(const gp_schedule *schedule, int stages);
 void gp_schedule_place(const gp_schedule *schedule, int workers, int *worker_of_stage);
 /* Whether its backward pass is two tasks; FILE: false, each task of the file says it. */
 bool gp_schedule_splits_backward(const gp_schedule *schedule);
-/* Whether a mini-batch has the programs of a file, as they stand. They say what is kept and where barriers are. */
+/* Whether a mini-batch has the programs of a file, as they stand. Programs of stages with replicas are expanded. They
+ * say what is kept and where barriers are. */
 bool gp_schedule_has_programs(const gp_schedule *schedule, bool training, int pieces);
 
 /* The order of a mini-batch that trains, clocks set. Any number of micro-batches up to the most. GP_PROGRAM if a file's

@@ -172,16 +172,27 @@ static gp_status check_trained(const gp_session *session, gp_error *err) {
                       frozen ? "every layer with parameters is frozen" : "no layer has parameters");
 }
 
+static gp_status refuse_workers(const gp_pipeline_config *pipeline, int workers, gp_error *err) {
+    int devices = pipeline->device_count;
+    if (pipeline->replicated)
+        return gp_fail_at(err, GP_CONFIG, pipeline->schedule.place,
+                          "pipeline.schedule.file: is for %d worker%s, but pipeline.devices has %d entr%s, and %d "
+                          "replicas in all; the file must be for one or the other",
+                          workers, workers == 1 ? "" : "s", pipeline->entry_count,
+                          pipeline->entry_count == 1 ? "y" : "ies", devices);
+    return gp_fail_at(err, GP_CONFIG, pipeline->schedule.place,
+                      "pipeline.schedule.file: is for %d worker%s, but there %s %d device%s", workers,
+                      workers == 1 ? "" : "s", devices == 1 ? "is" : "are", devices, devices == 1 ? "" : "s");
+}
+
 /* A file says how many stages there are, for how many devices and micro-batches. */
 static gp_status open_schedule_file(gp_session *session, gp_error *err) {
     gp_pipeline_config *pipeline = &session->config->pipeline;
     gp_place place = pipeline->schedule.place;
-    GP_RETURN_IF_FAILED(gp_schedule_file_read(pipeline->schedule.file, &session->schedule_file, err));
+    const gp_replicas replicas = {pipeline->replicas, pipeline->entry_count};
+    GP_RETURN_IF_FAILED(gp_schedule_file_read(pipeline->schedule.file, &replicas, &session->schedule_file, err));
     const gp_order *order = session->schedule_file->order;
-    if (order->workers != pipeline->entry_count)
-        return gp_fail_at(err, GP_CONFIG, place, "pipeline.schedule.file: is for %d worker%s, but there %s %d device%s",
-                          order->workers, order->workers == 1 ? "" : "s", pipeline->device_count == 1 ? "is" : "are",
-                          pipeline->device_count, pipeline->device_count == 1 ? "" : "s");
+    if (order->workers != pipeline->entry_count) return refuse_workers(pipeline, order->workers, err);
     if (order->pieces < pipeline->micro_batches)
         return gp_fail_at(err, GP_CONFIG, place,
                           "pipeline.schedule.file: is for %d micro-batch%s, fewer than micro_batches: %d",

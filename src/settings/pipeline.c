@@ -37,10 +37,6 @@ static gp_status count_stages(gp_pipeline_config *pipeline, gp_error *err) {
         return gp_fail_at(err, GP_CONFIG, schedule->place,
                           "pipeline.schedule: %d stages on each of %d devices are more than %d stages",
                           schedule->chunks, pipeline->device_count, (int)GP_MAX_STAGES);
-    if (pipeline->replicated && schedule->kind == GP_SCHEDULE_FILE)
-        return gp_fail_at(err, GP_CONFIG, schedule->place,
-                          "pipeline.schedule: a file has no replicas; take a schedule by its name, or one device for "
-                          "each entry of pipeline.devices");
     pipeline->stages = schedule->kind == GP_SCHEDULE_FILE ? 0 : pipeline->entry_count * schedule->chunks;
     return GP_OK;
 }

@@ -6,6 +6,7 @@
 #include "balance/expect.h"
 #include "base/machine_processors.h"
 #include "base/memory.h"
+#include "base/share.h"
 #include "base/ticker.h"
 #include "model/graph.h"
 #include "profile/profile_words.h"
@@ -13,20 +14,26 @@
 #include "session/session.h"
 #include "tune/search_stages.h"
 
-enum { MOST_SIZES = 14, OWN_OVERRIDES = 6, OVERRIDE_TEXT = 80 };
+enum { MOST_SIZES = 14, OWN_OVERRIDES = 7, OVERRIDE_TEXT = 80 };
 
 static const char *const schedules[] = {"gpipe", "1f1b", "{interleaved: {chunks: 2}}", "zb_h1", "zb_h2", "zb_v"};
 enum { SCHEDULES = sizeof schedules / sizeof *schedules, ON_ONE_DEVICE = 2 };
+
+/* Of so many samples of a micro-batch. */
+typedef struct kept_profile {
+    int64_t samples;
+    gp_profile *profile; /* NULL: none yet */
+} kept_profile;
 
 typedef struct searcher {
     const gp_search_request *request;
     gp_search *search;
     const char **overrides; /* the request's, then its own */
-    char own[OWN_OVERRIDES - 1][OVERRIDE_TEXT];
-    char *few;           /* "pipeline.devices=[…]", of the plans on fewer devices; NULL: there are none */
-    bool on_few;         /* those are tried now */
-    double seconds;      /* that measuring one size may take */
-    gp_profile *profile; /* of the current size; NULL: none yet */
+    char own[OWN_OVERRIDES - 2][OVERRIDE_TEXT];
+    const gp_search_way *way; /* that is tried now */
+    double seconds;           /* that measuring one number of samples may take */
+    kept_profile *profiles;   /* of all that are met */
+    size_t profile_count, profile_capacity;
     int sizes[MOST_SIZES];
     int size_count;
     bool limited; /* some device has a memory */
@@ -40,8 +47,10 @@ static void set_overrides(searcher *s, int micro_batches, const char *schedule, 
     snprintf(s->own[2], OVERRIDE_TEXT, "pipeline.schedule=%s", schedule);
     snprintf(s->own[3], OVERRIDE_TEXT, "pipeline.checkpoint=%s", gp_checkpoint_mode_name(checkpoint));
     snprintf(s->own[4], OVERRIDE_TEXT, "pipeline.lockstep=auto");
-    for (int i = 0; i < OWN_OVERRIDES - 1; i++) s->overrides[s->request->override_count + i] = s->own[i];
-    s->overrides[s->request->override_count + OWN_OVERRIDES - 1] = s->few;
+    const char **at = s->overrides + s->request->override_count;
+    for (int i = 0; i < OWN_OVERRIDES - 2; i++) *at++ = s->own[i];
+    *at++ = "pipeline.replicas=1";
+    *at = s->way->set;
 }
 
 gp_status gp_search_load(const char *path, const char *const *overrides, int override_count, gp_config **out,
@@ -68,7 +77,7 @@ static gp_status take_plan(const gp_session *session, const gp_plan *plan, gp_ca
     gp_expectation expected = {0};
     int mini = gp_plan_find(plan, true, session->config->data.batch);
     if (mini < 0) return gp_fail(err, GP_INTERNAL, "no plan for a full mini-batch");
-    it->stages = plan->stages->count;
+    it->stages = plan->stages->numbers;
     it->workers = plan->workers;
     it->threads = gp_plan_threads(plan);
     GP_RETURN_IF_FAILED(GP_NEW(&it->layers, it->stages, err));
@@ -84,16 +93,29 @@ static gp_status take_plan(const gp_session *session, const gp_plan *plan, gp_ca
     return GP_OK;
 }
 
-static gp_status open_candidate(searcher *s, gp_session **out, gp_error *err) {
+/* Samples of the largest share of a micro-batch. */
+static int64_t samples_of(const gp_search *search, const gp_search_way *way, int micro_batches) {
+    int64_t piece = (search->config->data.batch + micro_batches - 1) / micro_batches;
+    return gp_share_of(piece, way->replicas, 0).count;
+}
+
+static kept_profile *find_profile(const searcher *s, int64_t samples) {
+    for (size_t i = 0; i < s->profile_count; i++)
+        if (s->profiles[i].samples == samples) return &s->profiles[i];
+    return NULL;
+}
+
+static gp_status open_candidate(searcher *s, int micro_batches, gp_session **out, gp_error *err) {
     const gp_search_request *request = s->request;
+    kept_profile *kept = find_profile(s, samples_of(s->search, s->way, micro_batches));
     gp_config *config = NULL;
     GP_RETURN_IF_FAILED(gp_config_load(GP_TO_RUN, request->config, s->overrides,
-                                       request->override_count + OWN_OVERRIDES - !s->on_few, &config, err));
+                                       request->override_count + OWN_OVERRIDES - 2 * s->way->configured, &config, err));
     const gp_session_options options = {.balances = true,
                                         .tries = true,
                                         .profiling = GP_PROFILING_MEASURE,
                                         .profile = request->profile,
-                                        .given = request->profile ? NULL : &s->profile,
+                                        .given = request->profile ? NULL : &kept->profile,
                                         .again = request->again,
                                         .seconds = s->seconds,
                                         .processors = request->processors,
@@ -128,7 +150,7 @@ static gp_status add(gp_search *search, gp_status status, gp_candidate *it, gp_e
 static bool is_known(const gp_search *search, const gp_candidate *it) {
     for (size_t i = 0; i < search->count; i++) {
         const gp_candidate *other = &search->items[i];
-        if (other->micro_batches == it->micro_batches && other->workers == it->workers &&
+        if (other->micro_batches == it->micro_batches && other->way == it->way &&
             strcmp(other->schedule, it->schedule) == 0 && strcmp(other->checkpoint, it->checkpoint) == 0 &&
             memcmp(other->layers, it->layers, (size_t)it->stages * sizeof *it->layers) == 0)
             return true;
@@ -139,7 +161,7 @@ static bool is_known(const gp_search *search, const gp_candidate *it) {
 /* The cut of a session that recomputes everywhere, with less of that where there is room. */
 static gp_status try_stages(searcher *s, const gp_session *session, const gp_candidate *always, gp_error *err) {
     gp_stage_policy policy;
-    gp_candidate it = {.micro_batches = always->micro_batches, .schedule = always->schedule};
+    gp_candidate it = {.way = s->way, .micro_batches = always->micro_batches, .schedule = always->schedule};
     gp_status status = gp_search_stages(session, &policy, err);
     if (status == GP_OK && policy.plan) {
         status = take_plan(session, policy.plan, &it, err);
@@ -176,10 +198,10 @@ static gp_status try(searcher *s, int micro_batches, const char *schedule, gp_ch
                      gp_error *err) {
     gp_search *search = s->search;
     gp_session *session = NULL;
-    gp_candidate it = {.micro_batches = micro_batches, .schedule = schedule};
+    gp_candidate it = {.way = s->way, .micro_batches = micro_batches, .schedule = schedule};
     set_overrides(s, micro_batches, schedule, checkpoint);
     search->tried++;
-    gp_status status = open_candidate(s, &session, err);
+    gp_status status = open_candidate(s, micro_batches, &session, err);
     if (is_refusal(status)) {
         search->refused++;
         note_why(search, &it, gp_checkpoint_mode_name(checkpoint), err->text);
@@ -196,7 +218,7 @@ static gp_status try(searcher *s, int micro_batches, const char *schedule, gp_ch
         note_why(search, &it, gp_checkpoint_mode_name(checkpoint), session->unfit.text);
     }
     if (!s->request->profile) {
-        s->profile = session->profile;
+        find_profile(s, samples_of(search, s->way, micro_batches))->profile = session->profile;
         session->profile = NULL;
     }
     gp_session_close(&session);
@@ -222,19 +244,30 @@ static int threads_of(const gp_device_config *device) {
 }
 
 /* As many of the first devices as have a processor for each of their threads, and one at least. */
-static gp_status find_few(searcher *s, gp_error *err) {
+static void find_few(searcher *s) {
     gp_search *search = s->search;
-    gp_pipeline_config pipeline = search->config->pipeline;
-    int count = pipeline.device_count, threads = 0;
+    const gp_pipeline_config *pipeline = &search->config->pipeline;
+    int count = pipeline->device_count, threads = 0;
     search->processors = s->request->processors > 0 ? s->request->processors : gp_machine_processors();
     for (int d = 0; d < count; d++) {
-        search->threads += threads_of(&pipeline.devices[d]);
+        search->threads += threads_of(&pipeline->devices[d]);
         if (search->threads <= search->processors) threads = d + 1;
     }
-    if (search->threads <= search->processors || count == 1) return GP_OK;
-    pipeline.device_count = pipeline.entry_count = search->few = threads > 0 ? threads : 1;
-    GP_RETURN_IF_FAILED(gp_config_devices_text(&pipeline, &search->few_devices, err));
-    return gp_format_text(&s->few, err, "pipeline.devices=%s", search->few_devices);
+    bool fewer = search->threads > search->processors && count > 1 && !pipeline->replicated;
+    if (fewer) search->few = threads > 0 ? threads : 1;
+}
+
+/* Each number of samples is measured once. */
+static gp_status list_profiles(searcher *s, gp_error *err) {
+    for (size_t w = 0; w < s->search->ways.count; w++)
+        for (int i = 0; i < s->size_count; i++) {
+            int64_t samples = samples_of(s->search, &s->search->ways.items[w], s->sizes[i]);
+            if (find_profile(s, samples)) continue;
+            GP_RETURN_IF_FAILED(GP_GROW(&s->profiles, &s->profile_capacity, s->profile_count + 1, err));
+            s->profiles[s->profile_count++] = (kept_profile){samples, NULL};
+        }
+    s->seconds = s->request->seconds / (double)s->profile_count;
+    return GP_OK;
 }
 
 /* Powers of two, what the configuration says, and a micro-batch for each sample. */
@@ -243,17 +276,16 @@ static gp_status find_sizes(searcher *s, gp_error *err) {
         gp_search_load(s->request->config, s->request->overrides, s->request->override_count, &s->search->config, err));
     const gp_config *config = s->search->config;
     GP_RETURN_IF_FAILED(check_model(config, err));
-    if (config->pipeline.replicated)
-        return gp_fail_at(err, GP_CONFIG, config->pipeline.devices[0].place,
-                          "pipeline.devices: --search does not know stages with replicas yet");
     int64_t batch = config->data.batch;
     int64_t most = batch < GP_MAX_MICRO_BATCHES ? batch : GP_MAX_MICRO_BATCHES;
     if (config->pipeline.micro_batches <= most) add_size(s, config->pipeline.micro_batches);
     for (int64_t m = 1; m <= most; m *= 2) add_size(s, m);
     add_size(s, most);
-    s->seconds = s->request->seconds / s->size_count;
     for (int d = 0; d < config->pipeline.device_count; d++) s->limited |= config->pipeline.devices[d].memory > 0;
-    return find_few(s, err);
+    bool said = config->pipeline.replicated || gp_yaml_find(config->document, "pipeline.replicas") != NULL;
+    find_few(s);
+    GP_RETURN_IF_FAILED(gp_search_ways_list(&config->pipeline, !said, s->search->few, &s->search->ways, err));
+    return list_profiles(s, err);
 }
 
 static int compare(const void *a, const void *b) {
@@ -274,21 +306,20 @@ static void recommend(gp_search *search) {
     items[0] = chosen;
 }
 
-static int count_schedules(int devices) {
-    return devices > 1 ? SCHEDULES : ON_ONE_DEVICE;
+static int count_schedules(const gp_search_way *way) {
+    return way->entries > 1 ? SCHEDULES : ON_ONE_DEVICE;
 }
 
 static void tell_progress(searcher *s) {
     if (!gp_ticker_is_due(&s->ticker)) return;
-    int kinds = count_schedules(s->search->config->pipeline.device_count);
-    if (s->few) kinds += count_schedules(s->search->few);
+    int kinds = 0;
+    for (size_t w = 0; w < s->search->ways.count; w++) kinds += count_schedules(&s->search->ways.items[w]);
     gp_ticker_say(&s->ticker, "trying plans: %d of %d", s->begun + 1,
                   s->size_count * kinds * (GP_CHECKPOINT_ALWAYS + 1));
 }
 
 static gp_status try_size(searcher *s, int micro_batches, gp_error *err) {
-    int kinds = count_schedules(s->on_few ? s->search->few : s->search->config->pipeline.device_count);
-    for (int k = 0; k < kinds; k++) {
+    for (int k = 0; k < count_schedules(s->way); k++) {
         for (int mode = GP_CHECKPOINT_NEVER; mode <= GP_CHECKPOINT_ALWAYS; mode++) {
             tell_progress(s);
             s->begun++;
@@ -298,15 +329,13 @@ static gp_status try_size(searcher *s, int micro_batches, gp_error *err) {
     return GP_OK;
 }
 
-/* The profile of a size has the times of all devices, and so of fewer. */
+/* A profile has the times of all devices, and so of fewer. */
 static gp_status try_all(searcher *s, gp_error *err) {
-    for (int i = 0; i < s->size_count; i++) {
-        s->on_few = false;
-        GP_RETURN_IF_FAILED(try_size(s, s->sizes[i], err));
-        s->on_few = s->few != NULL;
-        if (s->on_few) GP_RETURN_IF_FAILED(try_size(s, s->sizes[i], err));
-        gp_profile_destroy(&s->profile);
-    }
+    for (int i = 0; i < s->size_count; i++)
+        for (size_t w = 0; w < s->search->ways.count; w++) {
+            s->way = &s->search->ways.items[w];
+            GP_RETURN_IF_FAILED(try_size(s, s->sizes[i], err));
+        }
     if (s->search->count == 0)
         return gp_fail(err, GP_CONFIG, "none of %d plans fits; the first one, %s", s->search->tried, s->search->why);
     qsort(s->search->items, s->search->count, sizeof *s->search->items, compare);
@@ -322,16 +351,16 @@ gp_status gp_search_run(const gp_search_request *request, gp_search *out, gp_err
     gp_status status = find_sizes(&s, err);
     if (status == GP_OK) status = try_all(&s, err);
     gp_ticker_end(&s.ticker);
-    gp_profile_destroy(&s.profile);
+    for (size_t i = 0; i < s.profile_count; i++) gp_profile_destroy(&s.profiles[i].profile);
+    free(s.profiles);
     free(s.overrides);
-    free(s.few);
     return status;
 }
 
 void gp_search_fini(gp_search *search) {
     for (size_t i = 0; i < search->count; i++) fini_candidate(&search->items[i]);
     free(search->items);
-    free(search->few_devices);
+    gp_search_ways_fini(&search->ways);
     gp_config_destroy(&search->config);
     *search = (gp_search){0};
 }

@@ -1,4 +1,5 @@
-/* The search for a plan: micro-batches × schedule × checkpoint policy, each with its best cut, by the expected step.
+/* The search for a plan: stages × replicas, micro-batches, schedule and checkpoint policy, each with its best cut, by
+ * the expected step.
  *
  * Every candidate is the configuration with these keys in place of its own, opened as a run opens it, so that what is
  * found is what would run; it counts where its plan keeps within the devices' memory. Where not even the cut for
@@ -16,6 +17,7 @@
 #include "base/machine_memory.h"
 #include "base/status.h"
 #include "settings/config.h"
+#include "tune/search_devices.h"
 
 /* Taking turns costs what no prediction knows: caches, and other programs' turns. It must gain more than this share. */
 #define GP_SEARCH_GAIN 0.1
@@ -34,16 +36,17 @@ typedef struct gp_search_request {
 
 /* A plan that fits. */
 typedef struct gp_candidate {
+    const gp_search_way *way; /* borrowed from the search */
     int micro_batches;
     const char *schedule; /* as pipeline.schedule says it */
     char *checkpoint;     /* as pipeline.checkpoint says it; owned */
-    int stages, workers;
-    int64_t *layers; /* [stage]; owned */
-    size_t *arena;   /* [worker] bytes; owned */
-    size_t memory;   /* of the largest */
-    double seconds;  /* of a step */
-    int threads;     /* that compute on the processors */
-    double bubble;   /* share of the workers' time in which they compute nothing */
+    int stages, workers;  /* each stage once; each replica */
+    int64_t *layers;      /* [stage]; owned */
+    size_t *arena;        /* [worker] bytes; owned */
+    size_t memory;        /* of the largest */
+    double seconds;       /* of a step */
+    int threads;          /* that compute on the processors */
+    double bubble;        /* share of the workers' time in which they compute nothing */
 } gp_candidate;
 
 typedef struct gp_search {
@@ -55,7 +58,7 @@ typedef struct gp_search {
     int measured;                     /* profiles */
     int processors, threads;          /* that there are; that all the configured devices compute with */
     int few;                          /* devices of the plans on fewer devices; 0: none were tried */
-    char *few_devices;                /* those, as pipeline.devices says them; owned */
+    gp_search_ways ways;              /* in which stages and replicas were placed */
     int64_t oldest;                   /* when the oldest profile was taken, in seconds since 1970; 0: not known */
     double slowdown;                  /* the greatest of all profiles */
     int tried, too_large, refused;    /* refused: the model forbids it, as batch norm does with too few values,

@@ -6,6 +6,7 @@
 
 #include "balance/keeping.h"
 #include "base/memory.h"
+#include "base/share.h"
 #include "base/text_stream.h"
 #include "plan/memory.h"
 
@@ -15,12 +16,12 @@ typedef struct chooser {
     const gp_session *session;
     gp_stage_policy *out;
     gp_plan *plans[MODES]; /* the session's cut with all stages in one mode */
-    int64_t *kept;         /* [stage] bytes that outputs take which are kept */
+    int64_t *kept;         /* [stage, each once] bytes that outputs take which are kept, of the largest share */
     int64_t *over;         /* [worker] by how much plans took more than was thought */
 } chooser;
 
 static gp_status plan_modes(chooser *c, gp_error *err) {
-    int stages = c->session->plan->stages->count;
+    int stages = c->session->plan->stages->numbers;
     for (int mode = 0; mode < MODES; mode++) {
         for (int s = 0; s < stages; s++) c->out->modes[s] = (gp_checkpoint_mode)mode;
         GP_RETURN_IF_FAILED(gp_session_plan_policy(c->session, c->out->modes, c->session->keeps, &c->plans[mode], err));
@@ -36,9 +37,10 @@ static int64_t room_on(const chooser *c, int worker) {
     int64_t room = (int64_t)limit - c->over[worker];
     size_t training = 0, evaluation = 0, saved = 0;
     for (int s = 0; s < any->stages->count; s++) {
-        const gp_stage_plan *stage = &c->plans[c->out->modes[s]]->stage[s];
+        int number = any->stages->stage[s].number;
+        const gp_stage_plan *stage = &c->plans[c->out->modes[number]]->stage[s];
         if (stage->worker != worker) continue;
-        room -= (int64_t)stage->bytes + c->kept[s];
+        room -= (int64_t)stage->bytes + c->kept[number];
         if (stage->transient + stage->workspace > training) training = stage->transient + stage->workspace;
         if (stage->evaluation > evaluation) evaluation = stage->evaluation;
         saved = stage->frame_stride[GP_FRAME_SAVED] * (size_t)stage->slots[GP_FRAME_SAVED]; /* of the last one */
@@ -46,28 +48,42 @@ static int64_t room_on(const chooser *c, int worker) {
     return room - (int64_t)gp_memory_transients(training, evaluation, saved);
 }
 
+/* The least of all replicas. */
+static int64_t room_of(const chooser *c, int number) {
+    const gp_plan *any = c->plans[0];
+    int first = any->stages->first[number];
+    int64_t least = INT64_MAX;
+    for (int s = first; s < first + any->stages->stage[first].replicas; s++) {
+        int64_t room = room_on(c, any->stage[s].worker);
+        if (room < least) least = room;
+    }
+    return least;
+}
+
 static void choose_modes(chooser *c) {
-    int stages = c->plans[0]->stages->count;
+    int stages = c->plans[0]->stages->numbers;
     for (int s = 0; s < stages; s++) c->out->modes[s] = GP_CHECKPOINT_ALWAYS;
     for (int s = 0; s < stages; s++)
         for (int mode = GP_CHECKPOINT_NEVER; mode <= GP_CHECKPOINT_ALWAYS; mode++) {
             c->out->modes[s] = (gp_checkpoint_mode)mode;
-            if (room_on(c, c->plans[0]->stage[s].worker) >= 0) break;
+            if (room_of(c, s) >= 0) break;
         }
 }
 
-static gp_status choose_kept_on(chooser *c, int s, gp_error *err) {
+/* Of the first replica, whose share is the largest. */
+static gp_status choose_kept_on(chooser *c, int number, gp_error *err) {
     const gp_session *session = c->session;
-    const gp_plan *plan = c->plans[c->out->modes[s]];
+    const gp_plan *plan = c->plans[c->out->modes[number]];
+    int s = plan->stages->first[number];
+    int64_t samples = gp_share_of(gp_session_piece(session), plan->stages->stage[s].replicas, 0).count;
     gp_keeping keeping;
     gp_keep_result found;
     int first = plan->stages->stage[s].first_node;
-    int64_t room = room_on(c, plan->stage[s].worker);
-    if (c->out->modes[s] == GP_CHECKPOINT_NEVER || room < 0) return GP_OK;
-    GP_RETURN_IF_FAILED(
-        gp_keeping_init(&keeping, plan, s, gp_session_piece(session), session->keeps, session->profile, err));
+    int64_t room = room_of(c, number);
+    if (c->out->modes[number] == GP_CHECKPOINT_NEVER || room < 0) return GP_OK;
+    GP_RETURN_IF_FAILED(gp_keeping_init(&keeping, plan, s, samples, session->keeps, session->profile, err));
     gp_status status = gp_keep_solve(keeping.layers, keeping.count, room, c->out->keeps + first, &found, err);
-    if (status == GP_OK) c->kept[s] = found.bytes;
+    if (status == GP_OK) c->kept[number] = found.bytes;
     for (int n = 0; n < keeping.count; n++)
         if (session->keeps[first + n]) c->out->keeps[first + n] = false; /* the layer says so itself */
     gp_keeping_fini(&keeping);
@@ -76,16 +92,16 @@ static gp_status choose_kept_on(chooser *c, int s, gp_error *err) {
 
 static gp_status choose(chooser *c, bool keeps, gp_error *err) {
     const gp_plan *any = c->plans[0];
-    memset(c->kept, 0, (size_t)any->stages->count * sizeof *c->kept);
+    memset(c->kept, 0, (size_t)any->stages->numbers * sizeof *c->kept);
     memset(c->out->keeps, 0, (size_t)any->graph->node_count * sizeof *c->out->keeps);
     choose_modes(c);
-    for (int s = 0; s < any->stages->count && keeps; s++) GP_RETURN_IF_FAILED(choose_kept_on(c, s, err));
+    for (int s = 0; s < any->stages->numbers && keeps; s++) GP_RETURN_IF_FAILED(choose_kept_on(c, s, err));
     return GP_OK;
 }
 
 static bool is_new(const chooser *c) {
     const gp_plan *any = c->plans[0];
-    for (int s = 0; s < any->stages->count; s++)
+    for (int s = 0; s < any->stages->numbers; s++)
         if (c->out->modes[s] != GP_CHECKPOINT_ALWAYS) return true;
     for (int n = 0; n < any->graph->node_count; n++)
         if (c->out->keeps[n]) return true;
@@ -134,9 +150,9 @@ static gp_status search(chooser *c, gp_error *err) {
 gp_status gp_search_stages(const gp_session *session, gp_stage_policy *out, gp_error *err) {
     chooser c = {.session = session, .out = out};
     *out = (gp_stage_policy){0};
-    gp_status status = GP_NEW(&out->modes, session->plan->stages->count, err);
+    gp_status status = GP_NEW(&out->modes, session->plan->stages->numbers, err);
     if (status == GP_OK) status = GP_NEW(&out->keeps, session->graph->node_count, err);
-    if (status == GP_OK) status = GP_NEW(&c.kept, session->plan->stages->count, err);
+    if (status == GP_OK) status = GP_NEW(&c.kept, session->plan->stages->numbers, err);
     if (status == GP_OK) status = GP_NEW(&c.over, session->plan->workers, err);
     if (status == GP_OK) status = search(&c, err);
     for (int mode = 0; mode < MODES; mode++) gp_plan_destroy(&c.plans[mode]);
@@ -155,7 +171,7 @@ void gp_stage_policy_fini(gp_stage_policy *policy) {
 /* As a configuration would have read it. */
 static gp_status describe(const gp_graph *graph, const gp_stage_policy *policy, gp_pipeline_config *out,
                           gp_error *err) {
-    int stages = policy->plan->stages->count, same = 1;
+    int stages = policy->plan->stages->numbers, same = 1;
     while (same < stages && policy->modes[same] == policy->modes[0]) same++;
     *out = (gp_pipeline_config){.checkpoint = policy->modes[0], .checkpoint_count = stages};
     if (same < stages) out->checkpoints = policy->modes;

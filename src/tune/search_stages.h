@@ -7,7 +7,7 @@
 #include "session/session.h"
 
 typedef struct gp_stage_policy {
-    gp_checkpoint_mode *modes; /* [stage]; owned */
+    gp_checkpoint_mode *modes; /* [stage], which replicas have in common; owned */
     bool *keeps;               /* [node] more outputs kept than the layers say; owned */
     gp_plan *plan;             /* NULL: none was found that is another than the session's; owned */
 } gp_stage_policy;

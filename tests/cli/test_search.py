@@ -30,6 +30,7 @@ data: {train: {synthetic: {samples: 64, seed: 1}}, batch: 16}
 pipeline:  # on this machine
   devices: [cpu, cpu]
   micro_batches: 3  # an odd number
+  replicas: 1
   lockstep: true
 optimizer: {sgd: {lr: 0.02}}
 train: {steps: 2}
@@ -91,7 +92,8 @@ class Search(unittest.TestCase):
     def settings_of(self, plan):
         return ["--set", f"pipeline.micro_batches={plan['micro_batches']}",
                 "--set", f"pipeline.schedule={plan['schedule']}",
-                "--set", f"pipeline.checkpoint={plan['checkpoint']}", "--set", "pipeline.lockstep=auto"]
+                "--set", f"pipeline.checkpoint={plan['checkpoint']}", "--set", "pipeline.lockstep=auto",
+                "--set", f"pipeline.devices={plan['devices']}"]
 
     def test_each_size_is_measured_once(self):
         """However many plans there are of it, and though none can be kept; not at all where all are."""
@@ -324,6 +326,61 @@ class Search(unittest.TestCase):
         process = self.run_program("--plan", "--processors", "1", "c.yaml", program=TRAIN)
         self.assertEqual((process.returncode, process.stderr), (0, ""))
         self.assertNotIn("warning", process.stdout)
+
+    def test_replicas(self):
+        """All divisors of the number of devices, unless the configuration says how many there are."""
+        self.write("c.yaml", CONFIG.replace("  replicas: 1\n", "").replace("[cpu, cpu]", "[cpu, cpu, cpu, cpu]"))
+        found = self.search()
+        ways = {"[{cpu: {threads: 1}}, {cpu: {threads: 1}}, {cpu: {threads: 1}}, {cpu: {threads: 1}}]": 4,
+                "[[{cpu: {threads: 1}}, {cpu: {threads: 1}}], [{cpu: {threads: 1}}, {cpu: {threads: 1}}]]": 2,
+                "[[{cpu: {threads: 1}}, {cpu: {threads: 1}}, {cpu: {threads: 1}}, {cpu: {threads: 1}}]]": 1}
+        self.assertEqual(found["tried"], len(SIZES) * (6 * 3 + 6 * 3 + 2 * 3))
+        self.assertEqual({plan["devices"] for plan in found["plans"]}, set(ways))
+        for plan in found["plans"]:
+            twice = plan["schedule"] in ("zb_v", "{interleaved: {chunks: 2}}")
+            self.assertEqual((len(plan["balance"]), plan["workers"]), ((1 + twice) * ways[plan["devices"]], 4))
+        # No stage waits for another, and the profile's times are in proportion to samples.
+        self.assertEqual(len(found["plans"][0]["balance"]), 1)
+        for plan in found["plans"][::41]:
+            process = self.run_program("--profile", "p.json", "--json", *self.settings_of(plan), "c.yaml")
+            alone = json.loads(process.stdout)
+            self.assertEqual((alone["balance"], alone["step"]), (plan["balance"], plan["step"]))
+        for said in ("pipeline.replicas=1", "pipeline.replicas=2", "pipeline.devices=[[cpu, cpu], cpu]"):
+            self.assertEqual(len({plan["devices"] for plan in self.search("--set", said)["plans"]}), 1)
+        layers = [{"forward": time, "backward": 2 * time} for time in TIMES]
+        self.write("p.json", json.dumps({"gpipe_profile": 2, "micro_batch": 4, "devices": [
+            {"device": "cpu", "layers": layers}, {"device": "cpu", "threads": 2, "layers": layers}]}))
+        unlike = self.search("--set", "pipeline.devices=[cpu, {cpu: {threads: 2}}]", "--set", "data.batch=2")["plans"]
+        self.assertEqual({len(plan["balance"]) for plan in unlike}, {2, 4})
+
+    def test_replicas_are_written(self):
+        self.write("c.yaml", CONFIG.replace("  replicas: 1\n", ""))
+        process = self.run_program("--search", "--profile", "p.json", "--write", "c.yaml")
+        self.assertEqual((process.returncode, process.stderr), (0, ""))
+        self.assertIn("balance [8], 2 replicas of the stage; memory of the workers ", process.stdout)
+        self.assertIn(" --set 'pipeline.devices=[[{cpu: {threads: 1}}, {cpu: {threads: 1}}]]' ", process.stdout)
+        self.assertIn("devices: [[{cpu: {threads: 1}}, {cpu: {threads: 1}}]]", self.read("c.yaml"))
+        process = self.run_program("--plan", "c.yaml", program=TRAIN)
+        self.assertEqual((process.returncode, process.stderr), (0, ""))
+
+    def test_replicas_of_stages_recompute_where_memory_is_short(self):
+        """The modes and kept outputs of a stage fit each of its replicas."""
+        blocks = BLOCKS.replace("[{cpu: {memory: MEMORY, count: 3}}]", "[%s]" % ", ".join(["[cpu, cpu]"] * 2))
+        self.write("p.json", json.dumps({"gpipe_profile": 2, "micro_batch": 4, "devices": [
+            {"device": "cpu", "layers": [{"forward": 5, "backward": 10}] * 3}]}))
+        self.write("c.yaml", blocks)
+        memory = [max(plan["memory"]) for plan in self.search()["plans"]]
+        limit = "{cpu: {memory: %d}}" % ((min(memory) + max(memory)) // 2)
+        self.write("c.yaml", blocks.replace("cpu, cpu", f"{limit}, {limit}"))
+        plans = self.search()["plans"]
+        self.assertTrue(any(plan["checkpoint"][0] in "[{" for plan in plans))
+        for plan in plans:
+            if plan["checkpoint"][0] in "[{":
+                process = self.run_program("--plan", *self.settings_of(plan), "--set", f"pipeline.balance={plan['balance']}",
+                                           "c.yaml", program=TRAIN)
+                self.assertEqual((process.returncode, process.stderr), (0, ""))
+                for memory in plan["memory"]:
+                    self.assertIn(f" {memory}", process.stdout)
 
     def test_taking_turns_must_gain_a_tenth(self):
         """Four workers on two processors are 0.5 % faster than two; on three processors 12 % faster than three."""

@@ -31,7 +31,7 @@ static void check_round_trip(const gp_programs *programs) {
 static void check_schedule(const char *text) {
     gp_error err = {0};
     gp_schedule_file *file = NULL;
-    gp_status status = gp_schedule_file_parse(text, "text", &file, &err);
+    gp_status status = gp_schedule_file_parse(text, "text", NULL, &file, &err);
     fuzz_check(status, &err);
     if (status != GP_OK) return;
     gp_emit_request request = {.stages = fuzz_stages(file->order->stages),

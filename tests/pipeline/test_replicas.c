@@ -18,6 +18,7 @@
 #include "device/ref/ref.h"
 #include "pipeline/harness.h"
 #include "pipeline/networks.h"
+#include "schedule/schedule_file.h"
 
 enum { MOST = 4 };
 
@@ -84,6 +85,85 @@ static void schedules_change_no_bit(void **state) {
         if (!expected[norms]) expected[norms] = found;
         if (found != expected[norms]) fail_msg("schedule %s: other bits", gp_schedule_kind_name(schedules[n].kind));
     }
+}
+
+/* ---- schedules of files ------------------------------------------------------------------------------------------ */
+
+/* Trains with what a text says, which is read for these replicas. */
+static uint64_t train_as(const harness_options *like, const char *text, bool programs) {
+    const gp_replicas replicas = {like->replicas, like->stages};
+    harness_options options = *like;
+    gp_schedule_file *file = NULL;
+    gp_error err = {0};
+    if (gp_schedule_file_parse(text, "a.txt", &replicas, &file, &err) != GP_OK) fail_msg("%s", err.text);
+    options.schedule = (gp_schedule){.kind = GP_SCHEDULE_FILE, .file = file};
+    assert_int_equal(gp_schedule_has_programs(&options.schedule, true, file->order->pieces), programs);
+    assert_int_equal(file->order->stages, like->stages);
+    uint64_t found = harness_train(&options, NULL, 3);
+    gp_schedule_file_destroy(&file);
+    return found;
+}
+
+/* The programs of a mini-batch; the caller frees them. */
+static char *write_programs(const harness_options *options) {
+    harness h;
+    char *text = NULL;
+    gp_error err = {0};
+    harness_plan(&h, options);
+    if (gp_programs_write(h.plan->minis[gp_plan_largest_mini(h.plan)].programs, &text, &err) != GP_OK)
+        fail_msg("%s", err.text);
+    harness_end(&h);
+    return text;
+}
+
+/* An order, and programs, each for the stages and for their replicas. */
+static void schedules_of_files_change_no_bit(void **state) {
+    (void)state;
+    static const layout layouts[] = {{2, {6, 11}, {2, 2}}, {2, {6, 11}, {3, 1}}};
+    static const char first[] = "F0 F1 B0 F2 B1 B2\n", second[] = "F0 B0 F1 B1 F2 B2\n";
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        char order[200] = "", each[200] = "";
+        harness_options options = options_of(network_skips, &layouts[i]);
+        options.batch = options.last = options.evaluation = 36;
+        options.schedule = (gp_schedule){.kind = GP_SCHEDULE_1F1B};
+        uint64_t expected = harness_train(&options, NULL, 3);
+        for (int s = 0; s < 2; s++) {
+            strcat(order, s ? second : first);
+            for (int r = 0; r < layouts[i].replicas[s]; r++) strcat(each, s ? second : first);
+        }
+        assert_true(train_as(&options, order, false) == expected);
+        assert_true(train_as(&options, each, false) == expected);
+        char *of_replicas = write_programs(&options);
+        assert_true(train_as(&options, of_replicas, true) == expected);
+        harness_options alone = options;
+        alone.replicas = NULL;
+        char *of_stages = write_programs(&alone);
+        assert_true(train_as(&options, of_stages, false) == expected);
+        free(of_replicas);
+        free(of_stages);
+    }
+}
+
+static void check_refused(const char *text, const char *message) {
+    static const int of[] = {2, 1};
+    const gp_replicas replicas = {of, 2};
+    gp_schedule_file *file = NULL;
+    gp_error err = {0};
+    assert_int_equal(gp_schedule_file_parse(text, "a.txt", &replicas, &file, &err), GP_CONFIG);
+    assert_string_equal(err.text, message);
+}
+
+static void files_for_other_replicas_are_refused(void **state) {
+    (void)state;
+    check_refused("F0 F1 B0 B1\nF1 F0 B0 B1\nF0 B0 F1 B1\n",
+                  "a.txt:2:1: worker 1 is a replica of worker 0, but its tasks are others, or in another order");
+    check_refused("F0 F1 B0 B1\nF0 F1 B0\nF0 B0 F1 B1 B1\n",
+                  "a.txt: worker 1 is a replica of worker 0, but its tasks are others, or in another order");
+    check_refused("on 0 2 1\nF0 B0\nF0 B0\nF0 B0\n",
+                  "a.txt: stage 1 is on worker 2, but it must be on worker 1: the replicas of a stage stand together, "
+                  "from the first to the last");
+    check_refused("on 0 1 2 0\n0F0 1F0 1B0 0B0\nF0 B0\nF0 B0\n",
+                  "a.txt: there are 4 stages, but stage 2 has no replica on worker 1");
 }
 
 static gp_status dawdle(void *context, const gp_site *site, gp_error *err) {
@@ -215,8 +295,9 @@ static void uneven_shares_find_the_same(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cuts_and_modes_change_no_bit),   cmocka_unit_test(schedules_change_no_bit),
-        cmocka_unit_test(who_comes_first_changes_no_bit), cmocka_unit_test(shares_are_like_micro_batches),
+        cmocka_unit_test(cuts_and_modes_change_no_bit),     cmocka_unit_test(schedules_change_no_bit),
+        cmocka_unit_test(schedules_of_files_change_no_bit), cmocka_unit_test(files_for_other_replicas_are_refused),
+        cmocka_unit_test(who_comes_first_changes_no_bit),   cmocka_unit_test(shares_are_like_micro_batches),
         cmocka_unit_test(uneven_shares_find_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

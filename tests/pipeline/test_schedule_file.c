@@ -18,14 +18,14 @@
 static gp_schedule_file *parse(const char *text) {
     gp_schedule_file *file = NULL;
     gp_error err = {0};
-    if (gp_schedule_file_parse(text, "a.txt", &file, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_schedule_file_parse(text, "a.txt", NULL, &file, &err) != GP_OK) fail_msg("%s", err.text);
     return file;
 }
 
 static void check_refused(const char *text, const char *message) {
     gp_schedule_file *file = NULL;
     gp_error err = {0};
-    assert_int_equal(gp_schedule_file_parse(text, "a.txt", &file, &err), GP_CONFIG);
+    assert_int_equal(gp_schedule_file_parse(text, "a.txt", NULL, &file, &err), GP_CONFIG);
     assert_null(file);
     assert_string_equal(err.text, message);
 }
@@ -127,7 +127,7 @@ static gp_status make_programs(const char *text, gp_programs **out, gp_error *er
     toy t;
     gp_schedule_file *file = NULL;
     toy_init_chain(&t, 2, false);
-    gp_status status = gp_schedule_file_parse(text, "p.txt", &file, err);
+    gp_status status = gp_schedule_file_parse(text, "p.txt", NULL, &file, err);
     gp_emit_request request = {
         .stages = t.stages, .pieces = 1, .training = true, .schedule = {.kind = GP_SCHEDULE_FILE, .file = file}};
     if (status == GP_OK) status = gp_programs_emit(&request, out, err);
