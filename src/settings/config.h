@@ -39,6 +39,7 @@ typedef struct gp_device_config {
     int index;        /* cuda:1 → 1 */
     int threads;      /* cpu: 1 unless said */
     size_t memory;    /* bytes; 0: not said */
+    int rank;         /* of the process that has its worker; −1: not said */
     gp_place place;
 } gp_device_config;
 
@@ -49,6 +50,14 @@ typedef struct gp_schedule_config {
     char *file;     /* FILE: absolute path; owned */
     gp_place place; /* of the file's name, or of the kind */
 } gp_schedule_config;
+
+/* What carries data between processes. */
+typedef enum gp_transport_choice {
+    GP_TRANSPORT_CHOICE_AUTO,
+    GP_TRANSPORT_CHOICE_THREADS,
+    GP_TRANSPORT_CHOICE_MPI,
+    GP_TRANSPORT_CHOICE_NCCL
+} gp_transport_choice;
 
 typedef struct gp_pipeline_config {
     gp_device_config
@@ -77,6 +86,10 @@ typedef struct gp_pipeline_config {
     int keep_count;
     gp_place checkpoint_place;
     bool pin, pin_given;
+    gp_transport_choice transport;
+    bool transport_given, timeout_given;
+    gp_place transport_place;
+    double timeout; /* seconds without a sign of life after which a process counts as lost */
     bool lockstep; /* auto resolved: on for gpipe on GPUs alone, which copy beside computing. Only gpipe has it */
 } gp_pipeline_config;
 

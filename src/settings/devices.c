@@ -9,7 +9,8 @@
 enum { MAX_THREADS = 1024 };
 
 bool gp_device_configs_equal(const gp_device_config *a, const gp_device_config *b) {
-    return strcmp(a->kind, b->kind) == 0 && a->index == b->index && a->threads == b->threads && a->memory == b->memory;
+    return strcmp(a->kind, b->kind) == 0 && a->index == b->index && a->threads == b->threads && a->memory == b->memory &&
+           a->rank == b->rank;
 }
 
 /* One entry of the list, which stands for `count` equal workers. */
@@ -21,14 +22,18 @@ typedef struct entry {
 #define AT(field) offsetof(entry, field)
 #define MEMORY                                                                                                         \
     { "memory", &gp_bytes_type, AT(device.memory), .unsaid = NULL }
+#define RANK                                                                                                           \
+    {                                                                                                                  \
+        "rank", &gp_int_type, AT(device.rank), .unsaid = NULL, .integer = { 0, GP_MAX_STAGES - 1 }                     \
+    }
 #define COUNT                                                                                                          \
     {                                                                                                                  \
         "count", &gp_int64_type, AT(count), .unsaid = "1", .integer = { 1, GP_MAX_STAGES }                             \
     }
 
 static const gp_key cpu_keys[] = {
-    {"threads", &gp_int_type, AT(device.threads), .unsaid = "1", .integer = {1, MAX_THREADS}}, MEMORY, COUNT, {0}};
-static const gp_key other_keys[] = {MEMORY, COUNT, {0}};
+    {"threads", &gp_int_type, AT(device.threads), .unsaid = "1", .integer = {1, MAX_THREADS}}, MEMORY, RANK, COUNT, {0}};
+static const gp_key other_keys[] = {MEMORY, RANK, COUNT, {0}};
 static const gp_key_kind devices[] = {
     {"cpu", .options = {.keys = cpu_keys, .alone = GP_ALONE_UNNAMED}},
     {"cuda", .options = {.keys = other_keys}},
@@ -55,7 +60,7 @@ static gp_status read_name(const gp_choice *choice, const char *what, entry *out
                          : suggestion.text[0]                    ? suggestion.text
                                                                  : "; this version has cpu");
     }
-    out->device = (gp_device_config){.kind = kind->name, .index = (int)value, .threads = 1, .place = choice->place};
+    out->device = (gp_device_config){.kind = kind->name, .index = (int)value, .threads = 1, .rank = -1, .place = choice->place};
     *options = &kind->options;
     return GP_OK;
 }
@@ -199,6 +204,10 @@ static void write_device(FILE *file, const gp_device_config *device, int count) 
     }
     if (device->memory) {
         fprintf(file, "%smemory: %zu", comma, device->memory);
+        comma = ", ";
+    }
+    if (device->rank >= 0) {
+        fprintf(file, "%srank: %d", comma, device->rank);
         comma = ", ";
     }
     if (count > 1) fprintf(file, "%scount: %d", comma, count);

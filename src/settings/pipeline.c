@@ -105,7 +105,8 @@ static const gp_key_type lockstep_type = {"", read_lockstep, write_lockstep, NUL
 
 #define AT(field) offsetof(gp_pipeline_config, field)
 
-static const char *const balances[] = {"auto", "size", NULL}, *const later[] = {"transport", NULL};
+static const char *const balances[] = {"auto", "size", NULL}, *const later[] = {"eval", NULL};
+static const char *const transports[] = {"auto", "threads", "mpi", "nccl", NULL};
 static const gp_key pipeline_keys[] = {
     {"devices", &gp_devices_type, .table = &gp_device_table, .unsaid = "[cpu]", .flags = GP_KEY_FIRST},
     {"replicas", &replicas_type, .unsaid = "1", .flags = GP_KEY_SHORT},
@@ -117,6 +118,10 @@ static const gp_key pipeline_keys[] = {
     {"checkpoint", &gp_table_type, .table = &gp_checkpoint_table, .unsaid = "except_last",
      .place = AT(checkpoint_place)},
     {"lockstep", &lockstep_type, .names = lockstep_names, .unsaid = "auto"},
+    {"transport", &gp_choice_type, AT(transport), .unsaid = "auto", .names = transports,
+     .place = AT(transport_place), GP_IF_GIVEN(AT(transport_given))},
+    {"timeout", &gp_number_type, AT(timeout), .unsaid = "60", .number = {1, 86400, 0},
+     GP_IF_GIVEN(AT(timeout_given))},
     {"pin", &gp_boolean_type, AT(pin), .unsaid = "false", GP_IF_GIVEN(AT(pin_given))},
     {0},
 };
