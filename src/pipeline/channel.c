@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "pipeline/far.h"
 
 enum { NUMBER_BITS = 16 };
 _Static_assert(GP_MAX_MICRO_BATCHES < 1 << NUMBER_BITS, "copies of a step are counted in the low bits of a signal");
@@ -184,6 +185,10 @@ static gp_copy *find_copy(const gp_worker *worker, const gp_mini_plan *mini, uin
 
 gp_status gp_channel_send(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
     gp_run *run = worker->run;
+    if (gp_far_has_edge(run, instr->edge)) {
+        gp_far_send(worker, mini, instr);
+        return GP_OK;
+    }
     gp_move move;
     gp_instr_move(run->plan, mini, instr, 0, &move);
     gp_copy *copy = find_copy(worker, mini, instr->edge, instr->micro);
@@ -211,6 +216,7 @@ gp_status gp_channel_receive(gp_worker *worker, const gp_mini_plan *mini, const 
     gp_run *run = worker->run;
     const gp_plan *plan = run->plan;
     gp_move move;
+    if (gp_far_has_edge(run, instr->edge)) return GP_OK; /* it was waited for */
     gp_instr_move(plan, mini, instr, 0, &move);
     const gp_copy *copy = find_copy(worker, mini, instr->edge, instr->micro);
     gp_event *pulled = copy->events->pulled;
@@ -239,7 +245,8 @@ static gp_status join(gp_worker *worker, const gp_instr *instr, bool collected, 
     return GP_OK;
 }
 
-gp_status gp_channel_post(gp_worker *worker, const gp_instr *instr, gp_error *err) {
+gp_status gp_channel_post(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
+    gp_far_post(worker, mini, instr);
     return join(worker, instr, false, err);
 }
 
@@ -248,6 +255,7 @@ gp_status gp_channel_collect(gp_worker *worker, const gp_mini_plan *mini, const 
     gp_move move;
     for (int i = 0; gp_instr_move(plan, mini, instr, i, &move); i++) {
         const gp_worker *from = &worker->run->workers[plan->stage[move.from].worker];
+        if (gp_run_is_far(worker->run, from->index)) continue; /* it was waited for */
         GP_RETURN_IF_FAILED(pull(worker, worker->queue[GP_QUEUE_COMPUTE], worker->arena + move.offset, from,
                                  from->arena + move.source, move.bytes, err));
     }
@@ -256,8 +264,27 @@ gp_status gp_channel_collect(gp_worker *worker, const gp_mini_plan *mini, const 
 
 /* ---- waits ------------------------------------------------------------------------------------------------------- */
 
+/* Whether another process makes the event happen. */
+static bool leads_away(const gp_run *run, const gp_wait *wait) {
+    if (!gp_wait_is_joint(wait)) return gp_far_has_edge(run, wait->edge);
+    return gp_run_is_far(run, run->plan->stage[wait->micro].worker);
+}
+
+/* What arrives is waited for last, when all its places are free (gp_channel_arrive). */
+static gp_status wait_away(gp_worker *worker, const gp_wait *wait, gp_error *err) {
+    if (wait->kind == GP_WAIT_SENT || wait->kind == GP_WAIT_POSTED) return GP_OK;
+    return gp_far_wait_gone(worker, wait, err);
+}
+
+gp_status gp_channel_arrive(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
+    if (instr->op == GP_INSTR_RECV && gp_far_has_edge(worker->run, instr->edge))
+        return gp_far_receive(worker, mini, instr, err);
+    return instr->op == GP_INSTR_COLLECT ? gp_far_collect(worker, mini, instr, err) : GP_OK;
+}
+
 gp_status gp_channel_wait(gp_worker *worker, const gp_mini_plan *mini, const gp_wait *wait, gp_error *err) {
     gp_run *run = worker->run;
+    if (leads_away(run, wait)) return wait_away(worker, wait, err);
     if (gp_wait_is_joint(wait))
         return gp_signal_wait(&joining_of(run, wait->edge, wait->micro)->joined,
                               joined_value(worker, wait->kind == GP_WAIT_COLLECTED), &run->cancel, err);
@@ -282,6 +309,7 @@ static const gp_event *event_of(gp_worker *worker, const gp_mini_plan *mini, con
 gp_status gp_channel_wait_event(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, const gp_wait *wait,
                                 gp_stream *queue, gp_error *err) {
     gp_run *run = worker->run;
+    if (leads_away(run, wait)) return GP_OK;
     const gp_event *event = event_of(worker, mini, instr, wait);
     int stage = gp_event_stage(run->plan->stages, wait);
     const gp_device_kind *kind = kind_of(run, run->plan->stage[stage].worker);

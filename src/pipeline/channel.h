@@ -1,5 +1,5 @@
-/* Channels: how workers of one process hand over what edges and collectives carry. The sender says that the copy can
- * begin, the receiver copies and says that it has.
+/* Channels: how workers hand over what edges and collectives carry. Within a process, the sender says that the copy can
+ * begin, the receiver copies and says that it has. Between processes go messages (pipeline/far.h).
  *
  * A channel has room for as many copies as can be in flight (plan/copy_order.h), and events for as many slots as
  * the sender has: a slot is not used again before it was pulled, and neither are its events.
@@ -28,12 +28,16 @@ GP_MUST_USE gp_status gp_channel_send(gp_worker *worker, const gp_mini_plan *min
 GP_MUST_USE gp_status gp_channel_receive(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr,
                                          gp_error *err);
 /* The stage's part can be read: the signal, and the event in the computing queue. */
-GP_MUST_USE gp_status gp_channel_post(gp_worker *worker, const gp_instr *instr, gp_error *err);
+GP_MUST_USE gp_status gp_channel_post(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr,
+                                      gp_error *err);
 /* After the waits for all contributors. */
 GP_MUST_USE gp_status gp_channel_collect(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr,
                                          gp_error *err);
 /* On the host: until the event of this command has been issued. */
 GP_MUST_USE gp_status gp_channel_wait(gp_worker *worker, const gp_mini_plan *mini, const gp_wait *wait, gp_error *err);
+/* After all other waits of a receive or a collect: until what other processes send has arrived. */
+GP_MUST_USE gp_status gp_channel_arrive(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr,
+                                        gp_error *err);
 /* Makes the queue wait for the work itself. `instr`: the worker's instruction that waits. */
 GP_MUST_USE gp_status gp_channel_wait_event(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr,
                                             const gp_wait *wait, gp_stream *queue, gp_error *err);

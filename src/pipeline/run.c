@@ -6,7 +6,9 @@
 #include "base/machine_processors.h"
 #include "base/memory.h"
 #include "pipeline/channel.h"
+#include "pipeline/far.h"
 #include "pipeline/spans.h"
+#include "pipeline/team.h"
 
 enum { EVENT = 32 }; /* bytes of an event, as malloc gives them */
 
@@ -150,7 +152,8 @@ static gp_status divide_processors(gp_run *run, gp_error *err) {
     if (!plan->pin || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return GP_OK;
     GP_RETURN_IF_FAILED(GP_NEW(&threads, plan->workers, err));
     gp_status status = GP_NEW(&run->processors, plan->workers, err);
-    for (int w = 0; w < plan->workers; w++) threads[w] = plan->devices[w].kind->on_host ? plan->devices[w].threads : 0;
+    for (int w = 0; w < plan->workers; w++)
+        threads[w] = plan->devices[w].kind->on_host && !gp_run_is_far(run, w) ? plan->devices[w].threads : 0;
     if (status == GP_OK && !gp_processors_divide("", &allowed, threads, plan->workers, run->processors)) {
         free(run->processors);
         run->processors = NULL;
@@ -163,11 +166,22 @@ static gp_status divide_processors(gp_run *run, gp_error *err) {
 static int busy_threads(const gp_plan *plan) {
     int busy = gp_plan_threads(plan);
     for (int w = 0; w < plan->workers; w++) busy += !plan->devices[w].kind->on_host;
+    for (int w = 0; w < plan->workers; w++)
+        if (gp_plan_worker_is_far(plan, w)) busy -= plan->devices[w].kind->on_host ? plan->devices[w].threads : 1;
     return busy;
 }
 
+/* Workers of this process. */
+static int count_own(const gp_run *run) {
+    int own = 0;
+    for (int w = 0; w < run->plan->workers; w++) own += !gp_run_is_far(run, w);
+    return own;
+}
+
 static gp_status prepare_run(gp_run *run, const gp_plan *plan, gp_error *err) {
-    gp_barrier_init(&run->barrier, plan->workers);
+    gp_barrier_init(&run->barrier, count_own(run));
+    GP_RETURN_IF_FAILED(gp_far_open(run, err));
+    GP_RETURN_IF_FAILED(gp_team_open(run, err));
     GP_RETURN_IF_FAILED(gp_channels_open(run, err));
     run->workers = aligned_alloc(_Alignof(gp_worker), (size_t)plan->workers * sizeof *run->workers);
     if (!run->workers) return gp_fail(err, GP_MEMORY, "out of memory: %d workers", plan->workers);
@@ -185,19 +199,29 @@ static gp_status prepare_run(gp_run *run, const gp_plan *plan, gp_error *err) {
 static gp_status start_workers(gp_run *run, gp_error *err) {
     int failed = 0, w = 0;
     while (w < run->plan->workers && !failed) {
-        failed = gp_thread_start(&run->workers[w].thread, 0, work, &run->workers[w]);
-        if (!failed) run->workers[w++].started = true;
+        if (!gp_run_is_far(run, w)) failed = gp_thread_start(&run->workers[w].thread, 0, work, &run->workers[w]);
+        run->workers[w].started = !failed && !gp_run_is_far(run, w);
+        w += !failed;
     }
     if (failed) return gp_fail(err, GP_MEMORY, "worker %d: its thread could not be started: %s", w, strerror(failed));
     return gp_run_wait(run, err);
 }
 
 gp_status gp_run_create(const gp_plan *plan, const gp_hooks *hooks, gp_run **out, gp_error *err) {
+    return gp_run_create_team(plan, hooks, NULL, out, err);
+}
+
+gp_cancel *gp_run_cancel(gp_run *run) {
+    return &run->cancel;
+}
+
+gp_status gp_run_create_team(const gp_plan *plan, const gp_hooks *hooks, gp_wire *wire, gp_run **out, gp_error *err) {
     gp_run *run = NULL;
     void *block = aligned_alloc(_Alignof(gp_run), sizeof(gp_run));
     if (!block) return gp_fail(err, GP_MEMORY, "out of memory: a run");
     run = memset(block, 0, sizeof *run);
     run->plan = plan;
+    run->wire = plan->processes > 1 ? wire : NULL;
     if (hooks) run->hooks = *hooks;
     gp_status status = gp_cancel_init(&run->cancel, err);
     if (status != GP_OK) {
@@ -221,20 +245,24 @@ static void stop_workers(gp_run *run) {
     const gp_command quit = {.kind = GP_COMMAND_QUIT};
     bool idle = !gp_cancelled(&run->cancel);
     for (int w = 0; w < run->plan->workers; w++)
-        idle = idle && run->workers[w].started && gp_signal_reached(&run->workers[w].done, run->workers[w].command + 1);
+        idle = idle && (gp_run_is_far(run, w) || (run->workers[w].started && gp_signal_reached(&run->workers[w].done, run->workers[w].command + 1)));
+    if (!idle && run->wire) run->wire->kind->halt(run->wire); /* no message may touch an arena that is gone */
     if (idle)
         gp_run_give(run, &quit);
     else
         cancel_run(run, &stopped);
     gp_run_join(run);
     for (int w = 0; w < run->plan->workers; w++) end_queues(&run->workers[w]);
-    for (int w = 0; w < run->plan->workers; w++) close_worker(&run->workers[w]);
+    for (int w = 0; w < run->plan->workers; w++)
+        if (!gp_run_is_far(run, w)) close_worker(&run->workers[w]);
 }
 
 void gp_run_destroy(gp_run **run) {
     gp_run *it = *run;
     if (!it) return;
+    gp_team_close(it);
     if (it->workers) stop_workers(it);
+    gp_far_close(it);
     gp_cancel_fini(&it->cancel);
     free(it->workers);
     free(it->processors);

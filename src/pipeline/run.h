@@ -14,6 +14,7 @@
 
 #include "base/status.h"
 #include "plan/plan.h"
+#include "process/wire.h"
 #include "trace/recorder.h"
 
 /* Where a worker is. */
@@ -37,6 +38,13 @@ typedef struct gp_run gp_run;
 
 /* Starts the workers. The plan is borrowed until destroy. Parameters, states and statistics are zero until written. */
 GP_MUST_USE gp_status gp_run_create(const gp_plan *plan, const gp_hooks *hooks, gp_run **out, gp_error *err);
+/* The part of this process (plan->rank) in a run of several. The wire is borrowed until destroy; NULL: it is alone, and
+ * has all workers. All processes make the same plan, but for its rank. Process 0 calls the functions below; the others
+ * call gp_run_follow (pipeline/team.h). */
+GP_MUST_USE gp_status gp_run_create_team(const gp_plan *plan, const gp_hooks *hooks, gp_wire *wire, gp_run **out,
+                                         gp_error *err);
+/* Raised when the run fails. Whoever raises it ends the run. */
+gp_cancel *gp_run_cancel(gp_run *run);
 /* Whether the queues of devices write progress notes, so that a late failure is placed; at first they do not. Between
  * steps. */
 void gp_run_note(gp_run *run, bool notes);
@@ -55,6 +63,7 @@ typedef struct gp_step_input {
     uint32_t step; /* from 1; dropout draws by it */
     double rate;
     double divisor; /* targets that count; ≥ 1 */
+    int64_t epoch, index; /* of the mini-batch in its data, for the other processes that load it */
 } gp_step_input;
 
 typedef struct gp_step_result {

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "pipeline/run_internal.h"
+#include "pipeline/team.h"
 
 /* A run that has failed returns its cause; a step must not be under way. */
 static gp_status check_rest(gp_run *run, gp_error *err) {
@@ -13,10 +14,8 @@ static gp_status check_rest(gp_run *run, gp_error *err) {
 }
 
 static gp_status copy_blocks(gp_run *run, bool in, const gp_block *blocks, size_t count, gp_error *err) {
-    const gp_command command = {
-        .kind = in ? GP_COMMAND_WRITE : GP_COMMAND_READ, .blocks = blocks, .block_count = count};
     GP_RETURN_IF_FAILED(check_rest(run, err));
-    return gp_run_post(run, &command, err);
+    return gp_team_copy(run, in, blocks, count, err);
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
@@ -46,10 +45,14 @@ static gp_status post_step(gp_run *run, gp_command command, int turn, gp_error *
 
 gp_status gp_run_step(gp_run *run, int mini, const gp_step_input *input, gp_step_result *result, gp_error *err) {
     GP_RETURN_IF_FAILED(check_rest(run, err));
+    GP_RETURN_IF_FAILED(
+        gp_team_call(run, run->watches ? GP_CALL_DIAGNOSE : GP_CALL_STEP, mini, input, NULL, 0, err));
     run->mini = mini;
     run->turn = 0;
     const gp_command command = {.begins = true, .ends = true, .input = input};
     GP_RETURN_IF_FAILED(post_step(run, command, run->turn, err));
+    GP_RETURN_IF_FAILED(gp_team_report(run, &run->report[run->turn], err));
+    GP_RETURN_IF_FAILED(gp_team_gather_spans(run, mini, err));
     *result = result_of(&run->report[run->turn]);
     return GP_OK;
 }
@@ -93,6 +96,7 @@ gp_status gp_run_prediction(gp_run *run, int mini, void *out, gp_error *err) {
     int root = gp_stages_root(plan->stages), replicas = plan->stages->stage[root].replicas;
     gp_block *blocks = NULL;
     int64_t elements;
+    GP_RETURN_IF_FAILED(gp_team_call(run, GP_CALL_PREDICTION, mini, NULL, NULL, 0, err));
     if (!stats || !gp_shape_elements(plan->graph->nodes[stats->node].layer->inputs[0], &elements))
         return gp_fail(err, GP_INTERNAL, "the plan keeps no prediction");
     size_t sample = (size_t)elements * gp_dtype_size(plan->types.storage);
@@ -119,6 +123,7 @@ gp_status gp_run_squares(gp_run *run, double *out, gp_error *err) {
                             .offset = last->base + last->squares,
                             .bytes = (last->squares_before + last->square_count) * sizeof(double),
                             .host = out};
+    GP_RETURN_IF_FAILED(gp_team_call(run, GP_CALL_SQUARES, 0, NULL, NULL, 0, err));
     return copy_blocks(run, false, &block, 1, err);
 }
 
@@ -139,7 +144,8 @@ static gp_block param_block(const gp_stage_plan *stage, const gp_tensor_copy *co
 }
 
 /* Replicas have the same: reads are from the first, writes go to all. */
-static gp_status copy_params(gp_run *run, bool in, const gp_tensor_copy *copies, int count, gp_error *err) {
+static gp_status list_blocks(const gp_run *run, bool in, const gp_tensor_copy *copies, int count, gp_block **out,
+                             size_t *block_count, gp_error *err) {
     const gp_plan *plan = run->plan;
     gp_block *blocks = NULL;
     size_t most = 0, used = 0;
@@ -150,23 +156,46 @@ static gp_status copy_params(gp_run *run, bool in, const gp_tensor_copy *copies,
         int first = stage_of_param(plan, copies[i].param), replicas = in ? plan->stages->stage[first].replicas : 1;
         for (int r = 0; r < replicas; r++) blocks[used++] = param_block(&plan->stage[first + r], &copies[i]);
     }
+    *out = blocks;
+    *block_count = used;
+    return GP_OK;
+}
+
+static gp_status copy_params(gp_run *run, bool in, const gp_tensor_copy *copies, int count, gp_error *err) {
+    gp_block *blocks = NULL;
+    size_t used = 0;
+    GP_RETURN_IF_FAILED(list_blocks(run, in, copies, count, &blocks, &used, err));
     gp_status status = copy_blocks(run, in, blocks, used, err);
     free(blocks);
     return status;
 }
 
 gp_status gp_run_read(gp_run *run, const gp_tensor_copy *copies, int count, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_team_call(run, GP_CALL_READ, 0, NULL, copies, count, err));
     return copy_params(run, false, copies, count, err);
 }
 
 gp_status gp_run_write(gp_run *run, const gp_tensor_copy *copies, int count, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_team_call(run, GP_CALL_WRITE, 0, NULL, copies, count, err));
     return copy_params(run, true, copies, count, err);
 }
 
 gp_status gp_run_refresh(gp_run *run, gp_error *err) {
     const gp_command command = {.kind = GP_COMMAND_REFRESH};
     GP_RETURN_IF_FAILED(check_rest(run, err));
+    GP_RETURN_IF_FAILED(gp_team_call(run, GP_CALL_REFRESH, 0, NULL, NULL, 0, err));
     return gp_run_post(run, &command, err);
+}
+
+/* Each process clears what its own workers have. */
+static gp_status clear(gp_run *run, const gp_tensor_copy *copies, int count, gp_error *err) {
+    gp_command command = {.kind = GP_COMMAND_WRITE};
+    gp_block *blocks = NULL;
+    GP_RETURN_IF_FAILED(list_blocks(run, true, copies, count, &blocks, &command.block_count, err));
+    command.blocks = blocks;
+    gp_status status = gp_run_post(run, &command, err);
+    free(blocks);
+    return status;
 }
 
 /* All parameters and states from one block of zeros. */
@@ -186,7 +215,7 @@ gp_status gp_run_clear(gp_run *run, gp_error *err) {
     void *zeros = NULL;
     gp_status status = GP_NEW(&copies, plan->graph->param_count * (1 + plan->update.states), err);
     if (status == GP_OK) status = gp_new_array(&zeros, 1, gp_run_largest_param(plan), err);
-    if (status == GP_OK) status = gp_run_write(run, copies, list_zeros(plan, zeros, copies), err);
+    if (status == GP_OK) status = clear(run, copies, list_zeros(plan, zeros, copies), err);
     free(zeros);
     free(copies);
     return status;

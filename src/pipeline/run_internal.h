@@ -11,6 +11,7 @@
 #include "base/sync.h"
 #include "pipeline/diagnose.h"
 #include "pipeline/run.h"
+#include "process/wire.h"
 #include "plan/bound.h"
 #include "plan/copy_order.h"
 
@@ -73,6 +74,8 @@ typedef struct gp_joining {
 } gp_joining;
 
 typedef struct gp_spans gp_spans; /* pipeline/spans.h */
+typedef struct gp_far gp_far;     /* pipeline/far.h */
+typedef struct gp_team gp_team;   /* pipeline/team.h */
 
 typedef struct gp_worker {
     gp_run *run;
@@ -96,6 +99,9 @@ typedef struct gp_worker {
 
 struct gp_run {
     const gp_plan *plan;
+    gp_wire *wire; /* to the other processes; NULL: the run is alone */
+    gp_far *far;   /* edges and collectives that lead there */
+    gp_team *team;  /* calls between the processes (pipeline/team.h); NULL: the run is alone */
     gp_hooks hooks;
     bool notes;            /* see gp_run_note; written by the trainer between commands */
     gp_recorder *recorder; /* NULL: none; written by the trainer between commands */
@@ -118,6 +124,10 @@ struct gp_run {
     size_t joining_count;
 };
 
+/* Whether a worker is one of another process. Such a worker has no thread, device and arena here. */
+static inline bool gp_run_is_far(const gp_run *run, int worker) {
+    return run->wire && gp_plan_worker_is_far(run->plan, worker);
+}
 /* The kind of the worker's device. */
 static inline const gp_device_kind *gp_worker_kind(const gp_worker *worker) {
     return worker->run->plan->devices[worker->index].kind;

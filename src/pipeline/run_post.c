@@ -12,6 +12,7 @@ void gp_run_join(gp_run *run) {
 gp_status gp_run_wait(gp_run *run, gp_error *err) {
     for (int w = 0; w < run->plan->workers; w++) {
         gp_worker *worker = &run->workers[w];
+        if (gp_run_is_far(run, w)) continue;
         if (gp_signal_wait(&worker->done, worker->command + 1, &run->cancel, err) == GP_OK) continue;
         gp_run_join(run);
         return gp_cancel_cause(&run->cancel, err);
@@ -20,7 +21,7 @@ gp_status gp_run_wait(gp_run *run, gp_error *err) {
 }
 
 static void wake(gp_run *run, gp_worker *worker) {
-    if (worker->command == run->commands) return;
+    if (worker->command == run->commands || gp_run_is_far(run, worker->index)) return;
     worker->command = run->commands;
     run->wakes++;
     gp_signal_raise(&worker->posted, run->commands);

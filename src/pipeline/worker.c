@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "pipeline/channel.h"
+#include "pipeline/far.h"
 #include "pipeline/places.h"
 #include "pipeline/run_internal.h"
 #include "pipeline/spans.h"
@@ -53,7 +54,7 @@ static gp_status carry_out(gp_worker *worker, const gp_mini_plan *mini, const gp
     case GP_INSTR_LOAD: return load(worker, mini, instr, run->command.input, err);
     case GP_INSTR_SEND: return gp_channel_send(worker, mini, instr, err);
     case GP_INSTR_RECV: return gp_channel_receive(worker, mini, instr, err);
-    case GP_INSTR_POST: return gp_channel_post(worker, instr, err);
+    case GP_INSTR_POST: return gp_channel_post(worker, mini, instr, err);
     case GP_INSTR_COLLECT: return gp_channel_collect(worker, mini, instr, err);
     case GP_INSTR_BARRIER: return meet(worker, mini, err);
     default: return gp_fail(err, GP_INTERNAL, "no such instruction: %d", instr->op);
@@ -89,7 +90,8 @@ static gp_status wait_for(gp_worker *worker, const gp_mini_plan *mini, size_t pc
         if (!queues || !queues->within.known[i])
             GP_RETURN_IF_FAILED(gp_channel_wait_event(worker, mini, instr, wait, queue, err));
     }
-    return queues ? wait_for_marks(worker, &queues->within, pc, queue, err) : GP_OK;
+    if (queues) GP_RETURN_IF_FAILED(wait_for_marks(worker, &queues->within, pc, queue, err));
+    return gp_channel_arrive(worker, mini, instr, err);
 }
 
 static gp_status carry_out_marked(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
@@ -167,13 +169,18 @@ static gp_status run_program(gp_worker *worker, gp_error *err) {
     const gp_program *program = &mini->programs->worker[worker->index];
     worker->barriers = 0;
     if (begin(worker, program, err) != GP_OK) return gp_error_context(err, "worker %d: ", worker->index);
+    gp_far_receive_ahead(worker, mini, -1);
     for (size_t pc = 0; pc < program->count; pc++) {
         gp_site site = {worker->index, command->mini, command->input->step, pc, &program->instrs[pc]};
-        if (one_instr(worker, mini, &site, err) == GP_OK) continue;
+        gp_status status = one_instr(worker, mini, &site, err);
+        if (status == GP_OK) gp_far_receive_ahead(worker, mini, (int64_t)pc);
+        if (status == GP_OK) continue;
         char text[GP_INSTR_TEXT];
         return gp_error_context(err, "worker %d, %s: ", worker->index, gp_instr_text(text, site.instr));
     }
-    if (gp_worker_copy_block(worker, command->blocks, false, err) == GP_OK) return GP_OK;
+    if (gp_worker_copy_block(worker, command->blocks, false, err) == GP_OK &&
+        gp_far_finish(worker, mini, err) == GP_OK)
+        return GP_OK;
     return gp_error_context(err, "worker %d, end of the step: ", worker->index);
 }
 

@@ -267,6 +267,37 @@ static void fit_routines(gp_plan *plan) {
     }
 }
 
+static int process_of(const gp_plan *plan, int stage) {
+    return plan->process[plan->stage[stage].worker];
+}
+
+static bool spans_processes(const gp_plan *plan, const gp_indices *members, int process) {
+    for (size_t i = 0; i < members->count; i++)
+        if (process_of(plan, members->items[i]) != process) return true;
+    return false;
+}
+
+/* Of collectives. Those within a process need no messages. */
+static void set_transports(gp_plan *plan) {
+    for (size_t c = 0; c < plan->stages->collective_count; c++) {
+        gp_collective *its = &plan->stages->collectives[c];
+        int process = process_of(plan, its->contributors.items[0]);
+        if (spans_processes(plan, &its->contributors, process) || spans_processes(plan, &its->collectors, process))
+            its->transport = GP_TRANSPORT_MPI;
+    }
+}
+
+/* Messages carry the host's memory. */
+static gp_status check_processes(const gp_plan *plan, gp_error *err) {
+    for (int w = 0; w < plan->workers && plan->processes > 1; w++)
+        if (!plan->devices[w].kind->on_host || plan->devices[w].kind->stream_turn)
+            return gp_fail(err, GP_UNSUPPORTED,
+                           "worker %d: %s devices cannot be used with several processes yet; run all workers in one "
+                           "process",
+                           w, plan->devices[w].kind->name);
+    return GP_OK;
+}
+
 static gp_status make_plan(gp_plan *plan, const gp_plan_request *request, gp_micro_size **sizes, gp_error *err) {
     GP_RETURN_IF_FAILED(check_request(plan, request, err));
     GP_RETURN_IF_FAILED(cut_mini_batches(plan, request, err));
@@ -281,6 +312,9 @@ static gp_status make_plan(gp_plan *plan, const gp_plan_request *request, gp_mic
     GP_RETURN_IF_FAILED(GP_NEW(&plan->transient_base, plan->workers, err));
     GP_RETURN_IF_FAILED(GP_NEW(&plan->evaluation_base, plan->workers, err));
     memcpy(plan->devices, request->devices, (size_t)plan->workers * sizeof *plan->devices);
+    GP_RETURN_IF_FAILED(GP_NEW(&plan->process, plan->workers, err));
+    if (request->process) memcpy(plan->process, request->process, (size_t)plan->workers * sizeof *plan->process);
+    GP_RETURN_IF_FAILED(check_processes(plan, err));
     GP_RETURN_IF_FAILED(gp_plan_check_size(plan, request->host_memory, err));
     for (int m = 0; m < plan->mini_count; m++) {
         GP_RETURN_IF_FAILED(make_programs(plan, &plan->minis[m], err));
@@ -293,6 +327,7 @@ static gp_status make_plan(gp_plan *plan, const gp_plan_request *request, gp_mic
     if (status == GP_OK) status = plan_stages(plan, describe(plan, request, ops, *sizes), ops, err);
     free(ops);
     GP_RETURN_IF_FAILED(status);
+    set_transports(plan);
     fit_routines(plan);
     GP_RETURN_IF_FAILED(gp_bindings_plan(plan, err));
     for (int m = 0; m < plan->mini_count && gp_plan_has_queues(plan); m++)
@@ -322,6 +357,8 @@ gp_status gp_plan_create(const gp_plan_request *request, gp_plan **out, gp_error
     plan->lockstep = request->lockstep;
     plan->processors = request->processors;
     plan->pin = request->pin;
+    plan->processes = request->process ? request->processes : 1;
+    plan->rank = request->process ? request->rank : 0;
     plan->schedule = request->schedule;
     plan->workers = count_workers(request);
     gp_status status = make_plan(plan, request, &sizes, err);
@@ -356,6 +393,7 @@ void gp_plan_destroy(gp_plan **plan) {
     free(it->minis);
     free(it->checkpoints);
     free(it->devices);
+    free(it->process);
     free(it->arena);
     free(it->transient_base);
     free(it->evaluation_base);

@@ -34,6 +34,8 @@ typedef struct gp_plan_request {
     const int *replicas;           /* of each worker of the schedule, and so of its stages; NULL: one */
     gp_place replicas_place;       /* that a refusal of them names, if there is one */
     const gp_device_spec *devices; /* one per worker: each replica counts */
+    const int *process;            /* [worker] the process that has it; NULL: all are in one */
+    int processes, rank;           /* how many there are, and which one makes this plan; 0: one */
     gp_update update;
     double clip_norm; /* > 0: gradients are clipped to this norm of them all (torch.nn.utils.clip_grad_norm_);
                          a step whose norm is not finite changes nothing */
@@ -87,6 +89,8 @@ typedef struct gp_plan {
     gp_stage_plan *stage; /* [stage] */
     int workers;
     gp_device_spec *devices; /* [worker] */
+    int *process;            /* [worker] the process that has it, from 0 */
+    int processes, rank;     /* how many there are, and which one this is */
     size_t *arena;           /* [worker] bytes */
     size_t *transient_base;  /* [worker] from the arena's start */
     size_t *evaluation_base; /* likewise: transients of evaluations, which go on over the transient area */
@@ -109,6 +113,13 @@ void gp_plan_destroy(gp_plan **plan);
 int gp_plan_find(const gp_plan *plan, bool training, int64_t samples);
 /* The mini-batch that reports are about, index in plan->minis: the largest that trains, else the largest. */
 int gp_plan_largest_mini(const gp_plan *plan);
+/* Whether a worker, or the worker of a stage, is in another process than the one that made the plan. */
+static inline bool gp_plan_worker_is_far(const gp_plan *plan, int worker) {
+    return plan->process[worker] != plan->rank;
+}
+static inline bool gp_plan_stage_is_far(const gp_plan *plan, int stage) {
+    return gp_plan_worker_is_far(plan, plan->stage[stage].worker);
+}
 /* Threads that compute at the same time on the host's processors: those of all workers on the host. */
 int gp_plan_threads(const gp_plan *plan);
 /* Whether these are more than plan->processors, so that they take turns. */

@@ -45,7 +45,8 @@ const char *gp_part_kind_name(gp_part_kind part) {
 }
 
 const char *gp_transport_name(gp_transport transport) {
-    return transport == GP_TRANSPORT_THREADS ? "threads" : "?";
+    static const char *const names[] = {"threads", "mpi"};
+    return names[transport];
 }
 
 static int replicas_of(const gp_stages *stages, int number) {

@@ -54,8 +54,9 @@ typedef struct gp_indices {
     size_t count, capacity;
 } gp_indices;
 
-/* How parts go from one member to another: members are threads of this process, and read one another's memory. */
-typedef enum gp_transport { GP_TRANSPORT_THREADS } gp_transport;
+/* How parts go from one member to another. THREADS: members are threads of one process, and read one another's memory.
+ * MPI: some members are in other processes. */
+typedef enum gp_transport { GP_TRANSPORT_THREADS, GP_TRANSPORT_MPI } gp_transport;
 
 typedef enum gp_collective_kind {
     GP_COLLECTIVE_GATHER,

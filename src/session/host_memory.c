@@ -42,8 +42,10 @@ static void add(gp_host_memory *out, gp_host_kind kind, size_t bytes) {
     out->bytes[kind] = gp_size_plus(out->bytes[kind], bytes);
 }
 
+/* Of this process. */
 static void plan_devices(const gp_plan *plan, gp_host_memory *out) {
     for (int w = 0; w < plan->workers; w++) {
+        if (gp_plan_worker_is_far(plan, w)) continue;
         const gp_device_kind *kind = plan->devices[w].kind;
         add(out, GP_HOST_BOUND, plan->bound[w]);
         if (kind->on_host)
@@ -170,6 +172,7 @@ static int count_threads(const gp_session *session, const gp_host_memory *host) 
     if (host->evaluation.slots > 0) threads += host->evaluation.threads;
     for (int w = 0; w < session->plan->workers; w++) {
         const gp_device_spec *device = &session->plan->devices[w];
+        if (gp_plan_worker_is_far(session->plan, w)) continue;
         threads += 1 + (device->kind->on_host ? 2 * (device->threads - 1) : 0);
     }
     return threads + (session->options.weights ? 0 : 1); /* the saver's */

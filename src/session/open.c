@@ -23,7 +23,9 @@ static gp_status open_phase(const gp_session *like, int changes, gp_session **ou
     gp_session *session = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&session, 1, err));
     session->whole = like->whole;
-    session->options = (gp_session_options){.norms = like->options.norms,
+    session->options = (gp_session_options){.processes = like->options.processes,
+                                            .rank = like->options.rank,
+                                            .norms = like->options.norms,
                                             .resumes = true,            /* weights are the run's own */
                                             .step = like->options.step, /* with which the process began */
                                             .profiling = like->options.profiling,

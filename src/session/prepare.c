@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "plan/memory.h"
 #include "session/devices.h"
+#include "session/placement.h"
 #include "store/weights.h"
 
 static void describe_samples(gp_session *session) {
@@ -78,7 +79,9 @@ static gp_status find_devices(gp_session *session, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_NEW(&session->devices, pipeline->device_count, err));
     for (int d = 0; d < pipeline->device_count; d++)
         GP_RETURN_IF_FAILED(gp_device_spec_find(&pipeline->devices[d], &session->devices[d], err));
-    return GP_OK;
+    if (session->options.processes == 0) session->options.processes = gp_placement_processes(pipeline);
+    GP_RETURN_IF_FAILED(GP_NEW(&session->process, pipeline->device_count, err));
+    return gp_placement_find(pipeline, session->options.processes, session->process, err);
 }
 
 static gp_update make_update(const gp_optimizer_config *optimizer) {

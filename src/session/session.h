@@ -32,6 +32,7 @@ typedef struct gp_session_options {
     /* Not NULL: this session predicts. It has these weights in place of train.init, no training, and its data.eval
      * needs no targets. Borrowed for the call. */
     const char *weights;
+    int processes, rank; /* of a run with several; 0: this process alone, or what the ranks of the devices need */
     bool norms;   /* each step finds the squares of its gradients; changes no result */
     bool resumes; /* the weights are a snapshot's: train.init is not looked at, and may be gone */
     int64_t step; /* the session begins with the configuration that holds in this step; 0: with the first one */
@@ -65,6 +66,7 @@ struct gp_session {
     gp_sample_spec spec;
     gp_dataset *train, *eval; /* NULL: none, or not needed */
     gp_device_spec *devices;
+    int *process; /* [worker] the process that has it */
     gp_schedule schedule;
     gp_schedule_file *schedule_file; /* NULL: the schedule is none of a file */
     gp_update update;

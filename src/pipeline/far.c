@@ -1,0 +1,380 @@
+#include "pipeline/far.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+/* What a contributor sends to a collector in one mini-batch: moves of the collect instruction. */
+typedef struct far_part {
+    int first, count;
+    size_t bytes;
+} far_part;
+
+/* A contributor and a collector of a collective, one of them in another process. */
+typedef struct pair {
+    int from, to; /* stages */
+    uint32_t tag;
+    gp_parcel parcel;
+    far_part *parts; /* [mini] */
+    char *packed; /* for parts of several ranges; NULL: none has */
+} pair;
+
+/* Of one worker in one mini-batch: receives items[first[i]] … items[first[i+1]−1] may begin before instruction i. */
+typedef struct early {
+    uint32_t *first; /* instructions + 1 entries */
+    uint32_t *items; /* instructions that receive */
+} early;
+
+struct gp_far {
+    int pieces;          /* of the mini-batch that has most */
+    gp_parcel **parcels; /* [edge] one for each micro-batch; NULL: the edge does not lead to another process */
+    pair **pairs;        /* [collective] */
+    size_t *pair_counts; /* [collective] */
+    early *earlies;      /* [mini·workers + worker] */
+    int early_count;
+};
+
+/* ---- tags -------------------------------------------------------------------------------------------------------- */
+
+static int most_pieces(const gp_plan *plan) {
+    int most = 1;
+    for (int m = 0; m < plan->mini_count; m++)
+        if (plan->minis[m].pieces > most) most = plan->minis[m].pieces;
+    return most;
+}
+
+static uint32_t collective_tag(const gp_plan *plan, size_t collective) {
+    size_t tag = plan->stages->edge_count * (size_t)most_pieces(plan);
+    for (size_t c = 0; c < collective; c++) {
+        const gp_collective *its = &plan->stages->collectives[c];
+        if (its->transport != GP_TRANSPORT_THREADS) tag += its->contributors.count * its->collectors.count;
+    }
+    return tag < UINT32_MAX / 2 ? (uint32_t)tag : UINT32_MAX / 2;
+}
+
+uint32_t gp_far_tags(const gp_plan *plan) {
+    return collective_tag(plan, plan->stages->collective_count);
+}
+
+/* ---- open, close ------------------------------------------------------------------------------------------------- */
+
+bool gp_far_has_edge(const gp_run *run, uint32_t edge) {
+    return run->far && run->far->parcels[edge];
+}
+
+static gp_status open_edges(gp_run *run, gp_error *err) {
+    const gp_plan *plan = run->plan;
+    gp_far *far = run->far;
+    GP_RETURN_IF_FAILED(GP_NEW(&far->parcels, plan->stages->edge_count, err));
+    for (size_t e = 0; e < plan->stages->edge_count; e++) {
+        const gp_edge *edge = &plan->stages->edges[e];
+        if (gp_plan_stage_is_far(plan, edge->from) == gp_plan_stage_is_far(plan, edge->to)) continue;
+        far->parcels[e] = aligned_alloc(_Alignof(gp_parcel), (size_t)far->pieces * sizeof(gp_parcel));
+        if (!far->parcels[e]) return gp_fail(err, GP_MEMORY, "out of memory: messages of an edge");
+        for (int m = 0; m < far->pieces; m++) gp_parcel_init(&far->parcels[e][m]);
+    }
+    return GP_OK;
+}
+
+/* Which moves of the collector's instruction are from the contributor. */
+static far_part find_part(const gp_plan *plan, const gp_mini_plan *mini, uint32_t collective, const pair *its) {
+    const gp_instr collect = {.op = GP_INSTR_COLLECT, .stage = (uint16_t)its->to, .collective = collective};
+    far_part found = {0};
+    gp_move move;
+    for (int i = 0; gp_instr_move(plan, mini, &collect, i, &move); i++) {
+        if (move.from != its->from) continue;
+        if (found.count++ == 0) found.first = i;
+        found.bytes += move.bytes;
+    }
+    return found;
+}
+
+static gp_status open_pair(const gp_plan *plan, uint32_t collective, pair *its, gp_error *err) {
+    size_t packed = 0;
+    GP_RETURN_IF_FAILED(GP_NEW(&its->parts, plan->mini_count, err));
+    gp_parcel_init(&its->parcel);
+    for (int m = 0; m < plan->mini_count; m++) {
+        its->parts[m] = find_part(plan, &plan->minis[m], collective, its);
+        if (its->parts[m].count > 1 && its->parts[m].bytes > packed) packed = its->parts[m].bytes;
+    }
+    return packed > 0 ? gp_new_array((void **)&its->packed, packed, 1, err) : GP_OK;
+}
+
+static gp_status open_collective(gp_run *run, uint32_t collective, gp_error *err) {
+    const gp_plan *plan = run->plan;
+    const gp_collective *its = &plan->stages->collectives[collective];
+    size_t most = its->contributors.count * its->collectors.count, count = 0;
+    if (its->transport == GP_TRANSPORT_THREADS) return GP_OK;
+    pair *pairs = aligned_alloc(_Alignof(pair), most * sizeof *pairs);
+    if (!pairs) return gp_fail(err, GP_MEMORY, "out of memory: messages of a collective");
+    memset(pairs, 0, most * sizeof *pairs);
+    run->far->pairs[collective] = pairs;
+    uint32_t tag = collective_tag(plan, collective);
+    for (size_t i = 0; i < most; i++) {
+        int from = its->contributors.items[i / its->collectors.count];
+        int to = its->collectors.items[i % its->collectors.count];
+        if (gp_plan_stage_is_far(plan, from) == gp_plan_stage_is_far(plan, to)) continue;
+        pairs[count] = (pair){.from = from, .to = to, .tag = tag + (uint32_t)i};
+        run->far->pair_counts[collective] = ++count;
+        GP_RETURN_IF_FAILED(open_pair(plan, collective, &pairs[count - 1], err));
+    }
+    return GP_OK;
+}
+
+/* ---- receives that begin ahead ----------------------------------------------------------------------------------- */
+
+static bool uses_slot(const gp_stages *stages, const gp_instr *instr, int frame, uint16_t slot) {
+    const gp_accesses accesses = gp_instr_accesses(stages, instr);
+    return accesses.frame[frame].at && gp_instr_get_slot(instr, accesses.frame[frame]) == slot;
+}
+
+/* What enters the same slot in the same lifetime lies beside it. */
+static bool lies_beside(const gp_instr *a, const gp_instr *b) {
+    return a->micro == b->micro && (a->op == GP_INSTR_RECV || a->op == GP_INSTR_LOAD);
+}
+
+/* The instruction before which the receive `pc` can begin: after the last one that uses its slot. If it must wait for
+ * another worker, at its place. */
+static size_t earliest(const gp_plan *plan, const gp_mini_plan *mini, int worker, size_t pc) {
+    const gp_program *program = &mini->programs->worker[worker];
+    const gp_worker_waits *waits = &mini->waits->worker[worker];
+    const gp_instr *receive = &program->instrs[pc];
+    const gp_accesses accesses = gp_instr_accesses(plan->stages, receive);
+    int frame = 0;
+    while (frame < GP_FRAMES - 1 && !accesses.frame[frame].at) frame++;
+    for (size_t i = waits->first[pc]; i < waits->first[pc + 1]; i++)
+        if (waits->items[i].kind != GP_WAIT_SENT) return pc;
+    uint16_t slot = gp_instr_get_slot(receive, accesses.frame[frame]);
+    for (size_t at = pc; at > 0; at--) {
+        const gp_instr *before = &program->instrs[at - 1];
+        if (before->stage != receive->stage || !uses_slot(plan->stages, before, frame, slot)) continue;
+        if (!lies_beside(before, receive)) return at;
+        for (size_t i = waits->first[at - 1]; i < waits->first[at]; i++)
+            if (waits->items[i].kind != GP_WAIT_SENT) return at; /* it began the lifetime, after a wait */
+    }
+    return 0;
+}
+
+static bool is_far_receive(const gp_run *run, const gp_instr *instr) {
+    return instr->op == GP_INSTR_RECV && gp_far_has_edge(run, instr->edge);
+}
+
+static gp_status find_early(gp_run *run, const gp_mini_plan *mini, int worker, early *out, gp_error *err) {
+    const gp_program *program = &mini->programs->worker[worker];
+    GP_RETURN_IF_FAILED(GP_NEW(&out->first, program->count + 2, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&out->items, program->count, err));
+    uint32_t *at = NULL, total = 0;
+    GP_RETURN_IF_FAILED(GP_NEW(&at, program->count, err));
+    for (size_t pc = 0; pc < program->count; pc++) {
+        if (!is_far_receive(run, &program->instrs[pc])) continue;
+        at[pc] = (uint32_t)earliest(run->plan, mini, worker, pc);
+        out->first[at[pc] + 1]++;
+        total++;
+    }
+    for (size_t i = 0; i < program->count; i++) out->first[i + 1] += out->first[i];
+    for (size_t pc = program->count; pc-- > 0;)
+        if (is_far_receive(run, &program->instrs[pc]))
+            out->items[--out->first[at[pc] + 1]] = (uint32_t)pc;
+    /* Filling has moved each end down to its beginning. */
+    memmove(out->first, out->first + 1, program->count * sizeof *out->first);
+    out->first[program->count] = total;
+    free(at);
+    return GP_OK;
+}
+
+static gp_status open_earlies(gp_run *run, gp_error *err) {
+    const gp_plan *plan = run->plan;
+    gp_far *far = run->far;
+    GP_RETURN_IF_FAILED(GP_NEW(&far->earlies, plan->mini_count * plan->workers, err));
+    far->early_count = plan->mini_count * plan->workers;
+    for (int i = 0; i < far->early_count; i++)
+        if (!gp_plan_worker_is_far(plan, i % plan->workers))
+            GP_RETURN_IF_FAILED(find_early(run, &plan->minis[i / plan->workers], i % plan->workers, &far->earlies[i], err));
+    return GP_OK;
+}
+
+gp_status gp_far_open(gp_run *run, gp_error *err) {
+    const gp_plan *plan = run->plan;
+    if (!run->wire) return GP_OK;
+    GP_RETURN_IF_FAILED(GP_NEW(&run->far, 1, err));
+    run->far->pieces = most_pieces(plan);
+    GP_RETURN_IF_FAILED(open_edges(run, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&run->far->pairs, plan->stages->collective_count, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&run->far->pair_counts, plan->stages->collective_count, err));
+    for (size_t c = 0; c < plan->stages->collective_count; c++)
+        GP_RETURN_IF_FAILED(open_collective(run, (uint32_t)c, err));
+    return open_earlies(run, err);
+}
+
+void gp_far_close(gp_run *run) {
+    gp_far *far = run->far;
+    if (!far) return;
+    for (size_t e = 0; far->parcels && e < run->plan->stages->edge_count; e++) free(far->parcels[e]);
+    for (size_t c = 0; far->pair_counts && c < run->plan->stages->collective_count; c++) {
+        for (size_t i = 0; i < far->pair_counts[c]; i++) {
+            free(far->pairs[c][i].parts);
+            free(far->pairs[c][i].packed);
+        }
+        free(far->pairs[c]);
+    }
+    for (int i = 0; i < far->early_count; i++) {
+        free(far->earlies[i].first);
+        free(far->earlies[i].items);
+    }
+    free(far->parcels);
+    free(far->pairs);
+    free(far->pair_counts);
+    free(far->earlies);
+    free(far);
+    run->far = NULL;
+}
+
+/* ---- edges ------------------------------------------------------------------------------------------------------- */
+
+static int process_of(const gp_run *run, int stage) {
+    return run->plan->process[run->plan->stage[stage].worker];
+}
+
+static uint32_t edge_tag(const gp_run *run, uint32_t edge, uint16_t micro) {
+    return edge * (uint32_t)run->far->pieces + micro;
+}
+
+void gp_far_send(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr) {
+    gp_run *run = worker->run;
+    gp_move move;
+    gp_instr_move(run->plan, mini, instr, 0, &move);
+    gp_wire_send(run->wire, &run->far->parcels[instr->edge][instr->micro], worker->command,
+                 process_of(run, run->plan->stages->edges[instr->edge].to), edge_tag(run, instr->edge, instr->micro),
+                 worker->arena + move.offset, move.bytes);
+}
+
+static void begin_receive(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr) {
+    gp_run *run = worker->run;
+    gp_move move;
+    gp_instr_move(run->plan, mini, instr, 0, &move);
+    gp_wire_receive(run->wire, &run->far->parcels[instr->edge][instr->micro], worker->command,
+                    process_of(run, run->plan->stages->edges[instr->edge].from),
+                    edge_tag(run, instr->edge, instr->micro), worker->arena + move.offset, move.bytes);
+}
+
+void gp_far_receive_ahead(gp_worker *worker, const gp_mini_plan *mini, int64_t pc) {
+    gp_run *run = worker->run;
+    if (!run->far) return;
+    const early *its = &run->far->earlies[(int)(mini - run->plan->minis) * run->plan->workers + worker->index];
+    const gp_program *program = &mini->programs->worker[worker->index];
+    size_t next = (size_t)(pc + 1);
+    if (next >= program->count) return;
+    for (uint32_t i = its->first[next]; i < its->first[next + 1]; i++)
+        if (its->items[i] != next) begin_receive(worker, mini, &program->instrs[its->items[i]]);
+}
+
+gp_status gp_far_receive(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
+    gp_parcel *parcel = &worker->run->far->parcels[instr->edge][instr->micro];
+    if (parcel->value != worker->command) begin_receive(worker, mini, instr);
+    return gp_parcel_wait(parcel, &worker->run->cancel, err);
+}
+
+/* ---- collectives ------------------------------------------------------------------------------------------------- */
+
+static gp_instr collect_of(const pair *its, uint32_t collective) {
+    return (gp_instr){.op = GP_INSTR_COLLECT, .stage = (uint16_t)its->to, .collective = collective};
+}
+
+static const far_part *part_of(const gp_run *run, const gp_mini_plan *mini, const pair *its) {
+    return &its->parts[mini - run->plan->minis];
+}
+
+/* The one range, or all of them packed. */
+static void send_part(gp_worker *worker, const gp_mini_plan *mini, uint32_t collective, pair *its) {
+    const gp_plan *plan = worker->run->plan;
+    const far_part *part = part_of(worker->run, mini, its);
+    const gp_instr collect = collect_of(its, collective);
+    const char *address = NULL;
+    size_t packed = 0;
+    gp_move move;
+    for (int i = 0; i < part->count; i++) {
+        gp_instr_move(plan, mini, &collect, part->first + i, &move);
+        address = worker->arena + move.source;
+        if (part->count > 1) memcpy(its->packed + packed, address, move.bytes);
+        packed += move.bytes;
+    }
+    gp_wire_send(worker->run->wire, &its->parcel, worker->command, process_of(worker->run, its->to), its->tag,
+                 part->count > 1 ? its->packed : address, part->bytes);
+}
+
+void gp_far_post(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr) {
+    gp_far *far = worker->run->far;
+    for (size_t i = 0; far && i < far->pair_counts[instr->collective]; i++)
+        if (far->pairs[instr->collective][i].from == instr->stage)
+            send_part(worker, mini, instr->collective, &far->pairs[instr->collective][i]);
+}
+
+static void begin_part(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, pair *its) {
+    const far_part *part = part_of(worker->run, mini, its);
+    char *address = its->packed;
+    gp_move move;
+    if (part->count == 1) {
+        gp_instr_move(worker->run->plan, mini, instr, part->first, &move);
+        address = worker->arena + move.offset;
+    }
+    gp_wire_receive(worker->run->wire, &its->parcel, worker->command, process_of(worker->run, its->from), its->tag,
+                    address, part->bytes);
+}
+
+static void unpack(const gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, const pair *its) {
+    const far_part *part = part_of(worker->run, mini, its);
+    size_t unpacked = 0;
+    gp_move move;
+    for (int i = 0; i < part->count && part->count > 1; i++) {
+        gp_instr_move(worker->run->plan, mini, instr, part->first + i, &move);
+        memcpy(worker->arena + move.offset, its->packed + unpacked, move.bytes);
+        unpacked += move.bytes;
+    }
+}
+
+gp_status gp_far_collect(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
+    gp_far *far = worker->run->far;
+    size_t count = far ? far->pair_counts[instr->collective] : 0;
+    for (size_t i = 0; i < count; i++)
+        if (far->pairs[instr->collective][i].to == instr->stage)
+            begin_part(worker, mini, instr, &far->pairs[instr->collective][i]);
+    for (size_t i = 0; i < count; i++) {
+        pair *its = &far->pairs[instr->collective][i];
+        if (its->to != instr->stage) continue;
+        GP_RETURN_IF_FAILED(gp_parcel_wait(&its->parcel, &worker->run->cancel, err));
+        unpack(worker, mini, instr, its);
+    }
+    return GP_OK;
+}
+
+/* ---- what has gone ----------------------------------------------------------------------------------------------- */
+
+static gp_status wait_part(gp_worker *worker, uint32_t collective, int from, int to, gp_error *err) {
+    gp_far *far = worker->run->far;
+    for (size_t i = 0; i < far->pair_counts[collective]; i++) {
+        pair *its = &far->pairs[collective][i];
+        if ((from >= 0 && its->from != from) || (to >= 0 && its->to != to)) continue;
+        if (worker->run->plan->stage[its->from].worker != worker->index || its->parcel.value != worker->command) continue;
+        GP_RETURN_IF_FAILED(gp_parcel_wait(&its->parcel, &worker->run->cancel, err));
+    }
+    return GP_OK;
+}
+
+gp_status gp_far_wait_gone(gp_worker *worker, const gp_wait *wait, gp_error *err) {
+    if (wait->kind == GP_WAIT_COLLECTED) return wait_part(worker, wait->edge, -1, wait->micro, err);
+    return gp_parcel_wait(&worker->run->far->parcels[wait->edge][wait->micro], &worker->run->cancel, err);
+}
+
+gp_status gp_far_finish(gp_worker *worker, const gp_mini_plan *mini, gp_error *err) {
+    const gp_run *run = worker->run;
+    const gp_program *program = &mini->programs->worker[worker->index];
+    for (size_t pc = 0; run->far && pc < program->count; pc++) {
+        const gp_instr *instr = &program->instrs[pc];
+        if (instr->op == GP_INSTR_SEND && gp_far_has_edge(run, instr->edge))
+            GP_RETURN_IF_FAILED(gp_parcel_wait(&run->far->parcels[instr->edge][instr->micro], &run->cancel, err));
+        if (instr->op == GP_INSTR_POST)
+            GP_RETURN_IF_FAILED(wait_part(worker, instr->collective, instr->stage, -1, err));
+    }
+    return GP_OK;
+}

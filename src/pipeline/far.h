@@ -1,0 +1,37 @@
+/* Edges and collectives between processes: what workers send to, and receive from, those of other processes.
+ *
+ * A send or a post begins a message straight from the worker's arena; its memory is free again when the message has
+ * gone. So "pulled" and "collected" by a stage of another process mean here: gone. A receive is begun ahead, as soon as
+ * its slot is free, so that a long message travels while the worker computes. A message of a collective whose part has
+ * several ranges is packed. All sizes are the plan's, and the same in both processes.
+ *
+ * Workers on the host only. The run owns it; it is opened and closed by the trainer's thread; the rest is for the
+ * worker's own thread. */
+#ifndef GP_PIPELINE_FAR_H
+#define GP_PIPELINE_FAR_H
+
+#include "pipeline/run_internal.h"
+
+/* Nothing for a run that is alone. GP_UNSUPPORTED: more kinds of messages than the wire has tags. */
+GP_MUST_USE gp_status gp_far_open(gp_run *run, gp_error *err);
+void gp_far_close(gp_run *run);
+/* The first tag that no edge or collective uses. */
+uint32_t gp_far_tags(const gp_plan *plan);
+
+/* Whether the other end of a worker's edge is in another process. */
+bool gp_far_has_edge(const gp_run *run, uint32_t edge);
+/* Begins the receives that are possible before (pc −1) or after an instruction. */
+void gp_far_receive_ahead(gp_worker *worker, const gp_mini_plan *mini, int64_t pc);
+void gp_far_send(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr);
+/* Waits until what an edge carries has arrived. */
+GP_MUST_USE gp_status gp_far_receive(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err);
+/* Sends the stage's part to all collectors in other processes. */
+void gp_far_post(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr);
+/* Waits for the parts of all contributors in other processes. */
+GP_MUST_USE gp_status gp_far_collect(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err);
+/* PULLED and COLLECTED by a stage of another process: until the messages of this step to it have gone. */
+GP_MUST_USE gp_status gp_far_wait_gone(gp_worker *worker, const gp_wait *wait, gp_error *err);
+/* Until all messages of the step have gone. */
+GP_MUST_USE gp_status gp_far_finish(gp_worker *worker, const gp_mini_plan *mini, gp_error *err);
+
+#endif

@@ -1,0 +1,469 @@
+#include "pipeline/team.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "pipeline/far.h"
+#include "pipeline/follow.h"
+#include "plan/layer_ticks.h"
+
+enum { TAG_CALL, TAG_LIST, TAG_BLOCK, TAG_REPORT, TAG_FINDING, TAG_SPANS, TAG_TICKS, TAG_CLOCK, TAGS };
+enum { RECORDS = 1, TICKS = 2, ALIGNS = 4 }; /* flags of a call */
+enum { ALIGN_ROUNDS = 8 };
+
+/* A message. Machines of one run have one order of bytes, since they run the same program. */
+typedef struct call {
+    uint32_t kind, flags;
+    int32_t mini, count;
+    uint64_t seed;
+    uint32_t step, unused;
+    int64_t epoch, index;
+    double rate, divisor;
+} call;
+
+/* One entry of READ and WRITE. */
+typedef struct entry {
+    int32_t param, state;
+} entry;
+
+/* What goes to one of the others. */
+typedef struct outgoing {
+    gp_parcel head, list;
+    call call;
+} outgoing;
+
+struct gp_team {
+    uint32_t tags; /* the first */
+    uint64_t calls;
+    outgoing *to; /* [process] */
+    entry *entries;
+    size_t capacity;
+    gp_recorder *recorder; /* of a process that follows */
+    bool over;             /* process 0 has called for the end */
+    int64_t *offsets;      /* [process] its clock less that of process 0; NULL: not known yet */
+};
+
+/* ---- open, close ------------------------------------------------------------------------------------------------- */
+
+static int most_entries(const gp_plan *plan) {
+    return plan->graph->param_count * (1 + plan->update.states);
+}
+
+gp_status gp_team_open(gp_run *run, gp_error *err) {
+    const gp_plan *plan = run->plan;
+    if (!run->wire) return GP_OK;
+    GP_RETURN_IF_FAILED(GP_NEW(&run->team, 1, err));
+    run->team->tags = gp_far_tags(plan);
+    if (run->team->tags + TAGS > run->wire->tags)
+        return gp_fail(err, GP_UNSUPPORTED,
+                       "the run has %u kinds of messages between processes, but %s allows only %u; give it fewer "
+                       "micro-batches or stages",
+                       run->team->tags + TAGS, run->wire->kind->name, run->wire->tags);
+    size_t processes = (size_t)plan->processes;
+    run->team->to = aligned_alloc(_Alignof(outgoing), processes * sizeof(outgoing));
+    if (!run->team->to) return gp_fail(err, GP_MEMORY, "out of memory: calls to %d processes", plan->processes);
+    memset(run->team->to, 0, processes * sizeof(outgoing));
+    for (size_t p = 0; p < processes; p++) {
+        gp_parcel_init(&run->team->to[p].head);
+        gp_parcel_init(&run->team->to[p].list);
+    }
+    return GP_NEW(&run->team->entries, most_entries(plan), err);
+}
+
+static uint32_t tag(const gp_run *run, uint32_t which) {
+    return run->team->tags + which;
+}
+
+static bool calls(const gp_run *run) {
+    return run->team && run->plan->rank == 0;
+}
+
+/* The end, if the others do not know it yet, and until all calls have gone. */
+static void end_calls(gp_run *run) {
+    gp_error ignored = {0};
+    if (!calls(run) || gp_cancelled(&run->cancel)) return;
+    if (!run->team->over && gp_team_call(run, GP_CALL_END, 0, NULL, NULL, 0, &ignored) != GP_OK) return;
+    for (int p = 1; p < run->plan->processes; p++)
+        if (gp_parcel_wait(&run->team->to[p].head, &run->cancel, &ignored) != GP_OK) return;
+}
+
+void gp_team_close(gp_run *run) {
+    gp_team *team = run->team;
+    if (!team) return;
+    if (team->to) end_calls(run);
+    if (gp_cancelled(&run->cancel)) run->wire->kind->halt(run->wire);
+    gp_recorder_destroy(&team->recorder);
+    free(team->offsets);
+    free(team->entries);
+    free(team->to);
+    free(team);
+    run->team = NULL;
+}
+
+/* ---- the clocks of the processes --------------------------------------------------------------------------------- */
+
+/* The clock of a process, from the exchange that took the least time: it lies in its middle. */
+static gp_status find_offset(gp_run *run, int process, int64_t *out, gp_error *err) {
+    uint64_t least = UINT64_MAX;
+    for (int round = 0; round < ALIGN_ROUNDS; round++) {
+        uint64_t theirs, began = gp_clock();
+        GP_RETURN_IF_FAILED(
+            gp_wire_send_now(run->wire, process, tag(run, TAG_CLOCK), &began, sizeof began, &run->cancel, err));
+        GP_RETURN_IF_FAILED(
+            gp_wire_receive_now(run->wire, process, tag(run, TAG_CLOCK), &theirs, sizeof theirs, &run->cancel, err));
+        uint64_t took = gp_clock() - began;
+        if (took >= least) continue;
+        least = took;
+        *out = (int64_t)(theirs - began - took / 2);
+    }
+    return GP_OK;
+}
+
+static gp_status tell_clock(gp_run *run, gp_error *err) {
+    for (int round = 0; round < ALIGN_ROUNDS; round++) {
+        uint64_t now;
+        GP_RETURN_IF_FAILED(
+            gp_wire_receive_now(run->wire, 0, tag(run, TAG_CLOCK), &now, sizeof now, &run->cancel, err));
+        now = gp_clock();
+        GP_RETURN_IF_FAILED(gp_wire_send_now(run->wire, 0, tag(run, TAG_CLOCK), &now, sizeof now, &run->cancel, err));
+    }
+    return GP_OK;
+}
+
+static gp_status align_clocks(gp_run *run, gp_error *err) {
+    GP_RETURN_IF_FAILED(GP_NEW(&run->team->offsets, run->plan->processes, err));
+    for (int p = 1; p < run->plan->processes; p++)
+        GP_RETURN_IF_FAILED(find_offset(run, p, &run->team->offsets[p], err));
+    return GP_OK;
+}
+
+/* ---- calls ------------------------------------------------------------------------------------------------------- */
+
+static uint32_t flags_of(const gp_run *run, gp_call_kind kind) {
+    if (!run->recorder || kind != GP_CALL_STEP) return 0;
+    return RECORDS | (run->recorder->ticks ? TICKS : 0) | (run->team->offsets ? 0 : ALIGNS);
+}
+
+static gp_status list_entries(gp_run *run, const gp_tensor_copy *copies, int count, gp_error *err) {
+    if (count > most_entries(run->plan)) return gp_fail(err, GP_INTERNAL, "%d tensors are too many", count);
+    for (int i = 0; i < count; i++) run->team->entries[i] = (entry){copies[i].param, copies[i].state};
+    return GP_OK;
+}
+
+gp_status gp_team_call(gp_run *run, gp_call_kind kind, int mini, const gp_step_input *input,
+                       const gp_tensor_copy *copies, int count, gp_error *err) {
+    gp_team *team = run->team;
+    if (!calls(run)) return GP_OK;
+    call its = {.kind = kind, .flags = flags_of(run, kind), .mini = mini, .count = count};
+    if (input) {
+        its.seed = input->seed;
+        its.step = input->step;
+        its.epoch = input->epoch;
+        its.index = input->index;
+        its.rate = input->rate;
+        its.divisor = input->divisor;
+    }
+    for (int p = 1; p < run->plan->processes; p++) { /* of the call before */
+        GP_RETURN_IF_FAILED(gp_parcel_wait(&team->to[p].head, &run->cancel, err));
+        GP_RETURN_IF_FAILED(gp_parcel_wait(&team->to[p].list, &run->cancel, err));
+    }
+    GP_RETURN_IF_FAILED(list_entries(run, copies, count, err));
+    team->calls++;
+    for (int p = 1; p < run->plan->processes; p++) {
+        team->to[p].call = its;
+        gp_wire_send(run->wire, &team->to[p].head, team->calls, p, tag(run, TAG_CALL), &team->to[p].call, sizeof its);
+        gp_wire_send(run->wire, &team->to[p].list, team->calls, p, tag(run, TAG_LIST), team->entries,
+                     (size_t)count * sizeof(entry));
+    }
+    return its.flags & ALIGNS ? align_clocks(run, err) : GP_OK;
+}
+
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
+
+/* Each moves a block between process 0 and the process of its worker. */
+static void move_block(gp_run *run, bool in, const gp_block *block, gp_parcel *parcel) {
+    int other = run->plan->rank == 0 ? run->plan->process[block->worker] : 0;
+    bool receives = in == (run->plan->rank != 0);
+    if (receives)
+        gp_wire_receive(run->wire, parcel, 1, other, tag(run, TAG_BLOCK), block->host, block->bytes);
+    else
+        gp_wire_send(run->wire, parcel, 1, other, tag(run, TAG_BLOCK), block->host, block->bytes);
+}
+
+static gp_status wait_for_blocks(gp_run *run, gp_parcel *parcels, size_t count, gp_error *err) {
+    for (size_t i = 0; i < count; i++) {
+        gp_status status = gp_parcel_wait(&parcels[i], &run->cancel, err);
+        if (status == GP_OK) continue;
+        run->wire->kind->halt(run->wire); /* the parcels end with this command */
+        return status;
+    }
+    return GP_OK;
+}
+
+/* A process that follows has its own blocks only, each with memory of its own. */
+static gp_status make_own(gp_run *run, const gp_block *blocks, size_t count, gp_block *own, size_t *used, char **memory,
+                          gp_error *err) {
+    size_t bytes = 0;
+    *used = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (gp_run_is_far(run, blocks[i].worker)) continue;
+        own[*used] = blocks[i];
+        own[(*used)++].host = (void *)(uintptr_t)bytes; /* its place, for now */
+        bytes += gp_align_up(blocks[i].bytes, GP_ALIGNMENT);
+    }
+    GP_RETURN_IF_FAILED(gp_new_array((void **)memory, bytes, 1, err));
+    for (size_t i = 0; i < *used; i++) own[i].host = *memory + (uintptr_t)own[i].host;
+    return GP_OK;
+}
+
+static gp_status copy_own(gp_run *run, bool in, const gp_block *blocks, size_t count, gp_error *err) {
+    const gp_command command = {
+        .kind = in ? GP_COMMAND_WRITE : GP_COMMAND_READ, .blocks = blocks, .block_count = count};
+    return gp_run_post(run, &command, err);
+}
+
+static gp_status copy_as_first(gp_run *run, bool in, const gp_block *blocks, size_t count, gp_parcel *parcels,
+                               gp_error *err) {
+    size_t under_way = 0;
+    for (size_t i = 0; i < count; i++)
+        if (gp_run_is_far(run, blocks[i].worker)) move_block(run, in, &blocks[i], &parcels[under_way++]);
+    gp_status status = copy_own(run, in, blocks, count, err);
+    if (status != GP_OK) run->wire->kind->halt(run->wire);
+    return status == GP_OK ? wait_for_blocks(run, parcels, under_way, err) : status;
+}
+
+static gp_status copy_as_other(gp_run *run, bool in, const gp_block *blocks, size_t count, gp_block *own,
+                               gp_parcel *parcels, gp_error *err) {
+    char *memory = NULL;
+    size_t used = 0;
+    GP_RETURN_IF_FAILED(make_own(run, blocks, count, own, &used, &memory, err));
+    gp_status status = in ? GP_OK : copy_own(run, false, own, used, err);
+    if (status == GP_OK) {
+        for (size_t i = 0; i < used; i++) move_block(run, in, &own[i], &parcels[i]);
+        status = wait_for_blocks(run, parcels, used, err);
+    }
+    if (status == GP_OK && in) status = copy_own(run, true, own, used, err);
+    free(memory);
+    return status;
+}
+
+gp_status gp_team_copy(gp_run *run, bool in, const gp_block *blocks, size_t count, gp_error *err) {
+    gp_block *own = NULL;
+    if (!run->team) return copy_own(run, in, blocks, count, err);
+    gp_parcel *parcels = aligned_alloc(_Alignof(gp_parcel), (count ? count : 1) * sizeof *parcels);
+    if (!parcels) return gp_fail(err, GP_MEMORY, "out of memory: %zu messages", count);
+    for (size_t i = 0; i < count; i++) gp_parcel_init(&parcels[i]);
+    gp_status status = GP_NEW(&own, count, err);
+    if (status == GP_OK)
+        status = run->plan->rank == 0 ? copy_as_first(run, in, blocks, count, parcels, err)
+                                      : copy_as_other(run, in, blocks, count, own, parcels, err);
+    free(own);
+    free(parcels);
+    return status;
+}
+
+/* ---- after a step ------------------------------------------------------------------------------------------------ */
+
+gp_status gp_team_report(gp_run *run, gp_step_scalars *report, gp_error *err) {
+    const gp_plan *plan = run->plan;
+    int root = run->team ? plan->process[plan->stage[gp_stages_root(plan->stages)].worker] : 0;
+    if (root == 0) return GP_OK;
+    if (plan->rank == root)
+        return gp_wire_send_now(run->wire, 0, tag(run, TAG_REPORT), report, sizeof *report, &run->cancel, err);
+    if (plan->rank > 0) return GP_OK;
+    return gp_wire_receive_now(run->wire, root, tag(run, TAG_REPORT), report, sizeof *report, &run->cancel, err);
+}
+
+static size_t count_spans(const gp_run *run, int mini, int worker) {
+    return run->plan->minis[mini].programs->worker[worker].count;
+}
+
+static size_t count_ticks(const gp_run *run, int mini, int worker) {
+    return run->recorder->ticks ? gp_mini_ticks(run->plan, &run->plan->minis[mini], worker) : 0;
+}
+
+static gp_status send_spans(gp_run *run, int mini, int worker, gp_error *err) {
+    const gp_recorder *recorder = run->recorder;
+    GP_RETURN_IF_FAILED(gp_wire_send_now(run->wire, 0, tag(run, TAG_SPANS), recorder->lanes[worker].spans,
+                                         count_spans(run, mini, worker) * sizeof(gp_span), &run->cancel, err));
+    size_t ticks = count_ticks(run, mini, worker);
+    return ticks == 0 ? GP_OK
+                      : gp_wire_send_now(run->wire, 0, tag(run, TAG_TICKS), recorder->ticks[worker].times,
+                                         ticks * sizeof(uint64_t), &run->cancel, err);
+}
+
+/* Only times are taken over; which instruction a span is of follows from the program. */
+static void place_spans(const gp_run *run, int mini, int worker, gp_span *spans, size_t count) {
+    uint64_t offset = (uint64_t)run->team->offsets[run->plan->process[worker]];
+    for (size_t i = 0; i < count; i++) {
+        spans[i].issued -= offset;
+        spans[i].started -= offset;
+        spans[i].ended -= offset;
+        spans[i].step = run->command.input ? run->command.input->step : 0;
+        spans[i].group = mini;
+        spans[i].index = i;
+    }
+}
+
+static gp_status receive_spans(gp_run *run, int mini, int worker, gp_error *err) {
+    gp_lane *lane = &run->recorder->lanes[worker];
+    size_t count = count_spans(run, mini, worker), ticks = count_ticks(run, mini, worker);
+    int from = run->plan->process[worker];
+    GP_RETURN_IF_FAILED(gp_lane_reserve(lane, count, err));
+    GP_RETURN_IF_FAILED(gp_wire_receive_now(run->wire, from, tag(run, TAG_SPANS), lane->spans + lane->count,
+                                            count * sizeof(gp_span), &run->cancel, err));
+    place_spans(run, mini, worker, lane->spans + lane->count, count);
+    lane->count += count;
+    if (ticks == 0) return GP_OK;
+    gp_ticks *its = &run->recorder->ticks[worker];
+    GP_RETURN_IF_FAILED(gp_ticks_reserve(its, ticks, err));
+    GP_RETURN_IF_FAILED(gp_wire_receive_now(run->wire, from, tag(run, TAG_TICKS), its->times + its->count,
+                                            ticks * sizeof(uint64_t), &run->cancel, err));
+    for (size_t i = 0; i < ticks; i++) its->times[its->count + i] -= (uint64_t)run->team->offsets[from];
+    its->count += ticks;
+    return GP_OK;
+}
+
+gp_status gp_team_gather_spans(gp_run *run, int mini, gp_error *err) {
+    for (int w = 0; w < run->plan->workers && run->team && run->recorder; w++) {
+        bool far = gp_run_is_far(run, w);
+        if (run->plan->rank == 0 && far) GP_RETURN_IF_FAILED(receive_spans(run, mini, w, err));
+        if (run->plan->rank > 0 && !far) GP_RETURN_IF_FAILED(send_spans(run, mini, w, err));
+    }
+    return GP_OK;
+}
+
+static bool is_possible(const gp_run *run, const gp_finding *finding) {
+    return finding->node >= -1 && finding->node < run->plan->graph->node_count && finding->micro >= 0 &&
+           finding->micro < run->plan->micro_batches && finding->role.index >= 0 &&
+           finding->role.index < GP_MAX_OPERANDS;
+}
+
+gp_status gp_team_gather_finding(gp_run *run, gp_finding *finding, gp_error *err) {
+    if (!run->team) return GP_OK;
+    if (run->plan->rank > 0)
+        return gp_wire_send_now(run->wire, 0, tag(run, TAG_FINDING), finding, sizeof *finding, &run->cancel, err);
+    for (int p = 1; p < run->plan->processes; p++) {
+        gp_finding theirs;
+        GP_RETURN_IF_FAILED(
+            gp_wire_receive_now(run->wire, p, tag(run, TAG_FINDING), &theirs, sizeof theirs, &run->cancel, err));
+        if (theirs.found && is_possible(run, &theirs) && gp_finding_is_before(&theirs, finding)) *finding = theirs;
+    }
+    return GP_OK;
+}
+
+/* ---- the processes that follow ----------------------------------------------------------------------------------- */
+
+/* Nothing that another process says is used before it is found to be of this plan. */
+static gp_status check_call(const gp_run *run, const call *its, gp_error *err) {
+    bool steps = its->kind == GP_CALL_STEP || its->kind == GP_CALL_DIAGNOSE || its->kind == GP_CALL_PREDICTION;
+    bool lists = its->kind == GP_CALL_READ || its->kind == GP_CALL_WRITE;
+    bool good = its->kind < GP_CALLS && its->count >= 0 && its->count <= (lists ? most_entries(run->plan) : 0) &&
+                (!steps || (its->mini >= 0 && its->mini < run->plan->mini_count));
+    return good ? GP_OK : gp_fail(err, GP_INTERNAL, "process 0 calls for what this process does not know");
+}
+
+/* A state that the parameter has, in this plan. */
+static bool has_state(const gp_plan *plan, const entry *its) {
+    if (its->param < 0 || its->param >= plan->graph->param_count || its->state < -1) return false;
+    return its->state < (plan->graph->params[its->param].trained ? plan->update.states : 0);
+}
+
+static gp_status receive_list(gp_run *run, int count, gp_tensor_copy *copies, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_wire_receive_now(run->wire, 0, tag(run, TAG_LIST), run->team->entries,
+                                            (size_t)count * sizeof(entry), &run->cancel, err));
+    for (int i = 0; i < count; i++) {
+        const entry *its = &run->team->entries[i];
+        if (!has_state(run->plan, its))
+            return gp_fail(err, GP_INTERNAL, "process 0 calls for a tensor that does not exist");
+        copies[i] = (gp_tensor_copy){its->param, its->state, NULL};
+    }
+    return GP_OK;
+}
+
+static gp_status copy_list(gp_run *run, const call *its, gp_error *err) {
+    gp_tensor_copy *copies = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&copies, its->count, err));
+    gp_status status = receive_list(run, its->count, copies, err);
+    if (status == GP_OK)
+        status = its->kind == GP_CALL_READ ? gp_run_read(run, copies, its->count, err)
+                                           : gp_run_write(run, copies, its->count, err);
+    free(copies);
+    return status;
+}
+
+static gp_status make_recorder(gp_run *run, bool ticks, gp_error *err) {
+    gp_team *team = run->team;
+    if (!team->recorder) GP_RETURN_IF_FAILED(gp_recorder_create(run->plan->workers, &team->recorder, err));
+    if (ticks && !team->recorder->ticks) GP_RETURN_IF_FAILED(gp_recorder_add_ticks(team->recorder, err));
+    return GP_OK;
+}
+
+static gp_status record(gp_run *run, const call *its, gp_error *err) {
+    GP_RETURN_IF_FAILED(make_recorder(run, its->flags & TICKS, err));
+    run->recorder = run->team->recorder;
+    for (int w = 0; w < run->plan->workers; w++) {
+        if (gp_run_is_far(run, w)) continue;
+        run->recorder->lanes[w].count = 0;
+        GP_RETURN_IF_FAILED(gp_lane_reserve(&run->recorder->lanes[w], count_spans(run, its->mini, w), err));
+        if (!run->recorder->ticks) continue;
+        run->recorder->ticks[w].count = 0;
+        GP_RETURN_IF_FAILED(gp_ticks_reserve(&run->recorder->ticks[w], count_ticks(run, its->mini, w), err));
+    }
+    return its->flags & ALIGNS ? tell_clock(run, err) : GP_OK;
+}
+
+static gp_status step(gp_run *run, const gp_feed *feed, const call *its, gp_error *err) {
+    const gp_mini_plan *mini = &run->plan->minis[its->mini];
+    gp_step_input input = {.seed = its->seed,
+                           .step = its->step,
+                           .epoch = its->epoch,
+                           .index = its->index,
+                           .rate = its->rate,
+                           .divisor = its->divisor};
+    gp_step_result result;
+    gp_finding finding = {0};
+    if (feed)
+        GP_RETURN_IF_FAILED(
+            feed->take(feed->context, mini->training, its->epoch, its->index, mini->samples, &input, err));
+    if (its->kind == GP_CALL_DIAGNOSE) return gp_run_diagnose(run, its->mini, &input, &finding, err);
+    run->recorder = NULL;
+    if (its->flags & RECORDS) GP_RETURN_IF_FAILED(record(run, its, err));
+    return gp_run_step(run, its->mini, &input, &result, err);
+}
+
+static gp_status obey(gp_run *run, const gp_feed *feed, const call *its, gp_error *err) {
+    switch ((gp_call_kind)its->kind) {
+    case GP_CALL_STEP:
+    case GP_CALL_DIAGNOSE: return step(run, feed, its, err);
+    case GP_CALL_READ:
+    case GP_CALL_WRITE: return copy_list(run, its, err);
+    case GP_CALL_PREDICTION: return gp_run_prediction(run, its->mini, NULL, err);
+    case GP_CALL_SQUARES: return gp_run_squares(run, NULL, err);
+    case GP_CALL_REFRESH: return gp_run_refresh(run, err);
+    case GP_CALL_END:
+    case GP_CALL_NEXT:
+    case GP_CALLS: break;
+    }
+    return GP_OK;
+}
+
+gp_status gp_run_follow(gp_run *run, const gp_feed *feed, bool *goes_on, gp_error *err) {
+    for (;;) {
+        call its;
+        GP_RETURN_IF_FAILED(
+            gp_wire_receive_now(run->wire, 0, tag(run, TAG_CALL), &its, sizeof its, &run->cancel, err));
+        GP_RETURN_IF_FAILED(check_call(run, &its, err));
+        *goes_on = its.kind == GP_CALL_NEXT;
+        if (its.kind == GP_CALL_END || its.kind == GP_CALL_NEXT) return GP_OK;
+        GP_RETURN_IF_FAILED(obey(run, feed, &its, err));
+    }
+}
+
+gp_status gp_run_announce_next(gp_run *run, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_team_call(run, GP_CALL_NEXT, 0, NULL, NULL, 0, err));
+    if (run->team) run->team->over = true;
+    return GP_OK;
+}

@@ -1,0 +1,55 @@
+/* The guard: it notices when a process of the run is lost, and tells all others what ended the run.
+ *
+ * Each process has a connection to process 0 (TCP) and a thread that looks after it. The thread sends a sign of life
+ * every second, whatever the rest of the process does. A process is lost if its connection ends without a word, or if no
+ * sign of life came for the timeout. Process 0 knows the first cause, and tells it to all. A process that has been told
+ * to end and does not within a few seconds is ended by its guard.
+ *
+ * MPI says nothing of a process that is stopped, and ends the whole program when a connection breaks: so the guard has
+ * connections of its own. What is read from them is checked: a process says a secret that it got through MPI, and no
+ * length is trusted. */
+#ifndef GP_PROCESS_GUARD_H
+#define GP_PROCESS_GUARD_H
+
+#include <stdbool.h>
+
+#include "base/sync.h"
+
+enum { GP_GUARD_SECRET = 16, GP_GUARD_ADDRESSES = 16, GP_HOST_TEXT = 64 };
+
+/* Where process 0 listens; sent to all processes. */
+typedef struct gp_guard_door {
+    unsigned char secret[GP_GUARD_SECRET];
+    int port, count;
+    unsigned char address[GP_GUARD_ADDRESSES][16]; /* IPv6, or IPv4 mapped into it */
+} gp_guard_door;
+
+typedef struct gp_guard gp_guard;
+
+/* Process 0: begins to listen. GP_IO. */
+GP_MUST_USE gp_status gp_guard_listen(gp_guard_door *out, int *socket, gp_error *err);
+/* Process 0 waits until all others are connected, with the socket, which it closes; the others connect. Then the thread
+ * starts. GP_IO. The main thread. */
+GP_MUST_USE gp_status gp_guard_start(const gp_guard_door *door, int socket, int rank, int processes, gp_guard **out,
+                                     gp_error *err);
+/* Says goodbye, and joins the thread. */
+void gp_guard_stop(gp_guard **guard);
+
+/* Seconds without a sign of life after which a process is lost. */
+void gp_guard_set_timeout(gp_guard *guard, double seconds);
+/* This is cancelled when the run ends elsewhere; NULL: nothing. Main thread. */
+void gp_guard_watch(gp_guard *guard, gp_cancel *cancel);
+/* This process has failed, or is to end with that status: if that is the first cause, all others are told. Returns the
+ * first cause in *cause. Any thread. */
+void gp_guard_fail(gp_guard *guard, gp_error *cause);
+/* What ended the run; GP_OK: nothing has. */
+gp_status gp_guard_cause(gp_guard *guard, gp_error *cause);
+/* Whether some process is lost, so that no other one can wait for it. */
+bool gp_guard_has_lost(gp_guard *guard);
+/* Whether this process tells the user: process 0, or the first one if process 0 is lost. */
+bool gp_guard_speaks(gp_guard *guard);
+/* Asks process 0 to end the run after its step; there, whether some process has asked. */
+void gp_guard_ask_stop(gp_guard *guard);
+bool gp_guard_is_asked(gp_guard *guard);
+
+#endif

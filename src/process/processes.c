@@ -1,0 +1,125 @@
+#include "process/processes.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "process/guard.h"
+#include "process/mpi_wire.h"
+
+struct gp_processes {
+    gp_wire *wire;
+    gp_guard *guard;
+};
+
+static int number_of(const char *name) {
+    const char *text = getenv(name);
+    char *end;
+    long number = text && *text ? strtol(text, &end, 10) : -1;
+    return number >= 0 && number < 1 << 20 && *end == '\0' ? (int)number : -1;
+}
+
+/* Open MPI, Slurm's tasks, and PMI of MPICH and others. */
+void gp_processes_launched(int *count, int *rank) {
+    static const char *const names[][2] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
+                                           {"PMI_SIZE", "PMI_RANK"},
+                                           {"MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"},
+                                           {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}};
+    *count = 1;
+    *rank = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        int processes = number_of(names[i][0]), own = number_of(names[i][1]);
+        if (processes < 1 || own < 0 || own >= processes) continue;
+        *count = processes;
+        *rank = own;
+        return;
+    }
+}
+
+static void fail(void *context, const gp_error *cause) {
+    gp_processes *its = context;
+    gp_error copy = *cause;
+    gp_guard_fail(its->guard, &copy);
+}
+
+/* Process 0 says where it listens, or that it cannot. */
+static gp_status meet(gp_processes *its, gp_error *err) {
+    gp_guard_door door = {0};
+    int socket = -1;
+    gp_status status = its->wire->rank == 0 ? gp_guard_listen(&door, &socket, err) : GP_OK;
+    gp_mpi_broadcast(its->wire, 0, &door, (int)sizeof door);
+    if (status == GP_OK && door.port == 0) return gp_fail(err, GP_IO, "process 0 cannot listen");
+    GP_RETURN_IF_FAILED(status);
+    GP_RETURN_IF_FAILED(
+        gp_guard_start(&door, socket, its->wire->rank, its->wire->processes, &its->guard, err));
+    return gp_mpi_start(its->wire, err);
+}
+
+gp_status gp_processes_open(gp_processes **out, gp_error *err) {
+    gp_processes *its = NULL;
+    int count, rank;
+    gp_processes_launched(&count, &rank);
+    GP_RETURN_IF_FAILED(GP_NEW(&its, 1, err));
+    gp_status status = gp_mpi_open(fail, its, &its->wire, err);
+    if (status == GP_OK && its->wire->processes != count)
+        status = gp_fail(err, GP_UNSUPPORTED,
+                         "the launcher started %d processes, but MPI knows %d: they do not see one another; with Slurm, "
+                         "try srun --mpi=pmix",
+                         count, its->wire->processes);
+    if (status == GP_OK) status = meet(its, err);
+    if (status != GP_OK) {
+        gp_guard_stop(&its->guard);
+        if (its->wire) gp_mpi_close(&its->wire, false);
+        free(its);
+    } else {
+        *out = its;
+    }
+    return status;
+}
+
+bool gp_processes_close(gp_processes **processes, gp_status *status, gp_error *err) {
+    gp_processes *its = *processes;
+    gp_error cause = {.status = *status};
+    if (*status != GP_OK) {
+        cause = *err;
+        cause.status = *status;
+        gp_guard_fail(its->guard, &cause);
+    } else {
+        (void)gp_guard_cause(its->guard, &cause);
+    }
+    *status = cause.status;
+    *err = cause;
+    bool speaks = gp_guard_speaks(its->guard), lost = gp_guard_has_lost(its->guard);
+    gp_mpi_close(&its->wire, !lost);
+    gp_guard_stop(&its->guard);
+    free(its);
+    *processes = NULL;
+    return speaks;
+}
+
+gp_wire *gp_processes_wire(gp_processes *processes) {
+    return processes->wire;
+}
+
+const char *gp_processes_library(void) {
+    return gp_mpi_library();
+}
+
+bool gp_processes_are_built(void) {
+    return gp_mpi_is_built();
+}
+
+void gp_processes_set_timeout(gp_processes *processes, double seconds) {
+    gp_guard_set_timeout(processes->guard, seconds);
+}
+
+void gp_processes_watch(gp_processes *processes, gp_cancel *cancel) {
+    gp_guard_watch(processes->guard, cancel);
+}
+
+void gp_processes_ask_stop(gp_processes *processes) {
+    gp_guard_ask_stop(processes->guard);
+}
+
+bool gp_processes_are_asked(gp_processes *processes) {
+    return gp_guard_is_asked(processes->guard);
+}

@@ -1,0 +1,35 @@
+/* The processes of a run: how many there are, which one this is, the wire between them, and what ends them all.
+ *
+ * A launcher (mpirun, srun) starts them. Process 0 reads the configuration, decides, prints and writes; the others
+ * follow. Opened and closed by the main thread; the main thread also calls the rest, if nothing else is said. */
+#ifndef GP_PROCESS_PROCESSES_H
+#define GP_PROCESS_PROCESSES_H
+
+#include <stdbool.h>
+
+#include "process/wire.h"
+
+typedef struct gp_processes gp_processes;
+
+/* What the environment says: how many processes a launcher has started, and which one this is; 1 and 0: no launcher. */
+void gp_processes_launched(int *count, int *rank);
+/* Connects them all. GP_UNSUPPORTED: the program was built without MPI, or a launcher's processes see one another not.
+ * GP_IO. */
+GP_MUST_USE gp_status gp_processes_open(gp_processes **out, gp_error *err);
+/* `status`, *err: how this process ended. If that is the first cause, all others end with it; else *err becomes the
+ * first cause. True: this process tells the user of it. */
+bool gp_processes_close(gp_processes **processes, gp_status *status, gp_error *err);
+
+gp_wire *gp_processes_wire(gp_processes *processes);
+/* "Open MPI 4.1.4" */
+const char *gp_processes_library(void);
+bool gp_processes_are_built(void);
+/* Seconds without a sign of life after which a process is lost. */
+void gp_processes_set_timeout(gp_processes *processes, double seconds);
+/* This is cancelled when the run ends elsewhere; NULL: nothing. Stands until another one takes its place. */
+void gp_processes_watch(gp_processes *processes, gp_cancel *cancel);
+/* Asks for the end of the run after its step; whether some process has asked, for process 0. */
+void gp_processes_ask_stop(gp_processes *processes);
+bool gp_processes_are_asked(gp_processes *processes);
+
+#endif

@@ -1,0 +1,89 @@
+/* A wire: messages between the processes of a run.
+ *
+ * A message goes from one process to another, with a tag. Messages with equal ends and tags arrive in the order in which
+ * they were sent. The receiver says beforehand how long a message is, so that no size from another process is trusted.
+ * A parcel is the sender's or the receiver's side of a message. Its owner keeps it, and the memory that it points to,
+ * until `done` has reached `value`.
+ *
+ * Kinds of wires: MPI (process/mpi.h), and one between the threads of a test. Functions are for any thread. */
+#ifndef GP_PROCESS_WIRE_H
+#define GP_PROCESS_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/sync.h"
+
+typedef struct gp_parcel gp_parcel;
+struct gp_parcel {
+    gp_signal done; /* reaches `value` when the message has gone, or has arrived */
+    uint64_t value;
+    void *address; /* a sent message is not written to */
+    size_t bytes;
+    uint32_t tag;
+    int rank; /* of the other process */
+    bool receives;
+    gp_parcel *next; /* the wire's */
+    size_t moved;    /* likewise */
+};
+
+typedef struct gp_wire gp_wire;
+typedef struct gp_wire_kind {
+    const char *name;
+    void (*post)(gp_wire *wire, gp_parcel *parcel);
+    /* Ends what is under way, without finishing it: no memory of a parcel is used any more. For a run that has failed;
+     * nothing is sent afterwards. Any number of times. */
+    void (*halt)(gp_wire *wire);
+} gp_wire_kind;
+
+/* What every kind begins with. */
+struct gp_wire {
+    const gp_wire_kind *kind;
+    int rank, processes;
+    uint32_t tags; /* tags are below it */
+};
+
+/* Before its first use. */
+static inline void gp_parcel_init(gp_parcel *parcel) {
+    gp_signal_init(&parcel->done);
+    parcel->value = 0;
+}
+static inline void gp_wire_post(gp_wire *wire, gp_parcel *parcel) {
+    if (parcel->bytes > 0)
+        wire->kind->post(wire, parcel);
+    else
+        gp_signal_raise(&parcel->done, parcel->value);
+}
+/* Begins to send or receive; a message of no bytes is over at once. `value` is above that of the parcel's last use, which must be over. Does not block. */
+static inline void gp_wire_send(gp_wire *wire, gp_parcel *parcel, uint64_t value, int to, uint32_t tag,
+                                const void *address, size_t bytes) {
+    parcel->value = value;
+    parcel->address = (void *)(uintptr_t)address;
+    parcel->bytes = bytes;
+    parcel->tag = tag;
+    parcel->rank = to;
+    parcel->receives = false;
+    gp_wire_post(wire, parcel);
+}
+static inline void gp_wire_receive(gp_wire *wire, gp_parcel *parcel, uint64_t value, int from, uint32_t tag,
+                                   void *address, size_t bytes) {
+    parcel->value = value;
+    parcel->address = address;
+    parcel->bytes = bytes;
+    parcel->tag = tag;
+    parcel->rank = from;
+    parcel->receives = true;
+    gp_wire_post(wire, parcel);
+}
+/* Blocks until the message has gone, or has arrived; or until the run was cancelled. */
+GP_MUST_USE static inline gp_status gp_parcel_wait(gp_parcel *parcel, const gp_cancel *cancel, gp_error *err) {
+    return gp_signal_wait(&parcel->done, parcel->value, cancel, err);
+}
+/* Sends or receives one message, and waits for it. */
+GP_MUST_USE gp_status gp_wire_send_now(gp_wire *wire, int to, uint32_t tag, const void *address, size_t bytes,
+                                       const gp_cancel *cancel, gp_error *err);
+GP_MUST_USE gp_status gp_wire_receive_now(gp_wire *wire, int from, uint32_t tag, void *address, size_t bytes,
+                                          const gp_cancel *cancel, gp_error *err);
+
+#endif

@@ -1,0 +1,45 @@
+#include "session/placement.h"
+
+int gp_placement_processes(const gp_pipeline_config *pipeline) {
+    int highest = 0;
+    for (int d = 0; d < pipeline->device_count; d++)
+        if (pipeline->devices[d].rank > highest) highest = pipeline->devices[d].rank;
+    return highest + 1;
+}
+
+/* Whether every entry has as many replicas, and each replica can have as many processes. */
+static bool replicas_apart(const gp_pipeline_config *pipeline, int processes) {
+    int replicas = pipeline->replicas[0];
+    for (int e = 1; e < pipeline->entry_count; e++)
+        if (pipeline->replicas[e] != replicas) return false;
+    return replicas > 1 && processes % replicas == 0 && processes / replicas <= pipeline->entry_count;
+}
+
+static int deal(const gp_pipeline_config *pipeline, int processes, int worker) {
+    if (!replicas_apart(pipeline, processes))
+        return (int)((int64_t)worker * processes / pipeline->device_count);
+    int replicas = pipeline->replicas[0], each = processes / replicas;
+    int entry = worker / replicas, replica = worker % replicas;
+    return replica * each + (int)((int64_t)entry * each / pipeline->entry_count);
+}
+
+static gp_status check_rank(const gp_device_config *device, int worker, int processes, gp_error *err) {
+    if (device->rank < processes) return GP_OK;
+    return gp_fail_at(err, GP_CONFIG, device->place,
+                      "pipeline.devices: worker %d has rank %d, but there %s %d process%s, numbered from 0", worker,
+                      device->rank, processes == 1 ? "is" : "are", processes, processes == 1 ? "" : "es");
+}
+
+gp_status gp_placement_find(const gp_pipeline_config *pipeline, int processes, int *process, gp_error *err) {
+    if (processes > pipeline->device_count)
+        return gp_fail_at(err, GP_CONFIG, pipeline->devices[0].place,
+                          "pipeline.devices: there are %d processes, but only %d worker%s; start fewer processes, or "
+                          "name more devices",
+                          processes, pipeline->device_count, pipeline->device_count == 1 ? "" : "s");
+    for (int w = 0; w < pipeline->device_count; w++) {
+        const gp_device_config *device = &pipeline->devices[w];
+        GP_RETURN_IF_FAILED(check_rank(device, w, processes, err));
+        process[w] = device->rank >= 0 ? device->rank : deal(pipeline, processes, w);
+    }
+    return GP_OK;
+}

@@ -1,0 +1,18 @@
+/* Which process has which worker.
+ *
+ * Pure; any thread. */
+#ifndef GP_SESSION_PLACEMENT_H
+#define GP_SESSION_PLACEMENT_H
+
+#include "base/status.h"
+#include "settings/config.h"
+
+/* How many processes the ranks of the devices need: the highest rank, and one more. 1: no device has a rank. */
+int gp_placement_processes(const gp_pipeline_config *pipeline);
+/* process[worker], of so many processes. A device's rank decides. The workers without a rank are dealt out evenly, in
+ * the order in which they stand. If `replicas` gave each device its replicas, and the processes can be divided among
+ * these, each replica has processes of its own. GP_CONFIG with a place: a rank that does not exist; more processes than
+ * workers. */
+GP_MUST_USE gp_status gp_placement_find(const gp_pipeline_config *pipeline, int processes, int *process, gp_error *err);
+
+#endif
