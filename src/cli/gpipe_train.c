@@ -19,16 +19,19 @@
 #include "report/warnings.h"
 #include "session/inputs.h"
 #include "store/folder.h"
+#include "train/follow.h"
 #include "train/predict.h"
 #include "train/trainer.h"
 
 static volatile sig_atomic_t stop;
+static gp_processes *processes; /* of a run that a launcher started as several; NULL: this process is alone */
 
 /* The first signal asks the run to end after its step; the second, of either kind, ends the process at once. */
 static void on_signal(int number) {
     const struct sigaction usual = {.sa_handler = SIG_DFL};
     (void)number;
     stop = 1;
+    if (processes) gp_processes_ask_stop(processes);
     sigaction(SIGINT, &usual, NULL);
     sigaction(SIGTERM, &usual, NULL);
 }
@@ -52,6 +55,7 @@ typedef struct run {
     char *folder;
     gp_config *config; /* NULL: the session has it */
     gp_session *session;
+    int processes;    /* that a launcher started; 0: it is alone */
     bool goes_on;     /* from a snapshot */
     gp_resume resume; /* what it goes on from */
 } run;
@@ -70,7 +74,8 @@ static gp_status train_on(run *r, gp_error *err) {
                                             .stop = &stop,
                                             .trace = options->trace,
                                             .capture = options->capture,
-                                            .resume = r->goes_on ? &r->resume : NULL};
+                                            .resume = r->goes_on ? &r->resume : NULL,
+                                            .processes = processes};
     if (options->verbosity == GP_VERBOSE) {
         const gp_session *session = r->session;
         char program[32];
@@ -91,9 +96,19 @@ static gp_status check_folder(const run *r, const gp_config *config, gp_error *e
     return options->resume || options->force ? GP_OK : gp_folder_check_unused(r->folder, err);
 }
 
+static gp_status check_processes(const gp_session *session, gp_error *err) {
+    int needed = session->plan->processes;
+    if (needed == 1 || processes) return GP_OK;
+    return gp_fail_at(err, GP_CONFIG, session->config->pipeline.devices[0].place,
+                      "pipeline.devices: the ranks need %d processes, but the program was started as one; start it with "
+                      "mpirun -np %d gpipe-train",
+                      needed, needed);
+}
+
 /* A run that goes on has locked its folder before. */
 static gp_status train(run *r, gp_error *err) {
     const gp_options *options = r->options;
+    GP_RETURN_IF_FAILED(check_processes(r->session, err));
     int64_t from = r->resume.snapshot.reached.step, steps = r->session->steps;
     if (!r->resume.finished)
         GP_RETURN_IF_FAILED(gp_capture_check(&options->capture, r->session->plan, from, steps, err));
@@ -202,6 +217,7 @@ static gp_status check_outputs(const run *r, gp_error *err) {
 static gp_status open_session(run *r, gp_error *err) {
     const gp_options *options = r->options;
     const gp_session_options session_options = {.norms = options->verbosity == GP_VERBOSE && !options->plan,
+                                                .processes = r->processes,
                                                 .resumes = options->resume,
                                                 .step = r->resume.step,
                                                 .profiling = options->plan ? GP_PROFILING_FIND : GP_PROFILING_MEASURE,
@@ -227,8 +243,10 @@ static gp_status plan_or_train(run *r, gp_error *err) {
     return options->plan ? print_plan(r->session, options, err) : train(r, err);
 }
 
-static gp_status run_with(const gp_options *options, gp_error *err) {
-    run r = {.options = options, .goes_on = options->resume && !options->plan && !options->expand};
+static gp_status run_with(const gp_options *options, int launched, gp_error *err) {
+    run r = {.options = options,
+             .processes = launched > 1 ? launched : 0,
+             .goes_on = options->resume && !options->plan && !options->expand};
     if (options->predict) return predict(options, err);
     GP_RETURN_IF_FAILED(gp_config_load(r.goes_on ? GP_TO_RESUME : GP_TO_RUN, options->config, options->overrides,
                                        options->override_count, &r.config, err));
@@ -237,16 +255,50 @@ static gp_status run_with(const gp_options *options, gp_error *err) {
     return status;
 }
 
+/* Whether all processes take part; else process 0 does it alone. */
+static bool trains(const gp_options *options) {
+    return !options->plan && !options->expand && !options->predict;
+}
+
+/* Process 0 trains, and the others follow it. What ends one of them ends all, and is said once. */
+static gp_status run_together(const gp_options *options, int launched, int rank, bool *says, gp_error *err) {
+    *says = rank == 0;
+    GP_RETURN_IF_FAILED(gp_processes_open(&processes, err));
+    gp_status status;
+    if (rank == 0) {
+        status = run_with(options, launched, err);
+    } else {
+        prepare_signals();
+        status = gp_follow(processes, err);
+    }
+    gp_processes *its = processes;
+    *says = gp_processes_close(&its, &status, err);
+    return status;
+}
+
+static gp_status run_launched(const gp_options *options, bool *says, gp_error *err) {
+    int launched, rank;
+    gp_processes_launched(&launched, &rank);
+    if (launched > 1 && trains(options)) return run_together(options, launched, rank, says, err);
+    *says = rank == 0;
+    return rank == 0 ? run_with(options, launched, err) : GP_OK;
+}
+
 int main(int argc, char **argv) {
     gp_error err = {0};
     gp_options options = {0};
+    int launched, rank;
     gp_process_begin(argv);
+    gp_processes_launched(&launched, &rank);
+    bool says = rank == 0;
     gp_status status = gp_options_parse(argc, argv, &options, &err);
+    if (status == GP_OK && !says && (options.help || options.version)) return 0;
     if (status == GP_OK && options.help)
         fputs(gp_options_help(), stdout);
     else if (status == GP_OK && options.version)
         printf("gpipe-train %s\n", GP_VERSION);
     else if (status == GP_OK)
-        status = run_with(&options, &err);
+        status = run_launched(&options, &says, &err);
+    if (!says) err.text[0] = '\0';
     return gp_process_end("gpipe-train", status, &err);
 }

@@ -109,7 +109,7 @@ gp_status gp_run_prediction(gp_run *run, int mini, void *out, gp_error *err) {
         blocks[b] = (gp_block){.worker = last->worker,
                                .offset = last->base + stats->offset + (size_t)(b / replicas) * stats->stride,
                                .bytes = (size_t)share.count * sample,
-                               .host = (char *)out + (size_t)share.first * sample};
+                               .host = out ? (char *)out + (size_t)share.first * sample : NULL};
     }
     gp_status status = copy_blocks(run, false, blocks, (size_t)count, err);
     free(blocks);

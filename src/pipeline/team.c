@@ -142,7 +142,7 @@ static gp_status align_clocks(gp_run *run, gp_error *err) {
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
 
 static uint32_t flags_of(const gp_run *run, gp_call_kind kind) {
-    if (!run->recorder || kind != GP_CALL_STEP) return 0;
+    if (!run->recorder || (kind != GP_CALL_STEP && kind != GP_CALL_DIAGNOSE)) return 0;
     return RECORDS | (run->recorder->ticks ? TICKS : 0) | (run->team->offsets ? 0 : ALIGNS);
 }
 
@@ -428,9 +428,9 @@ static gp_status step(gp_run *run, const gp_feed *feed, const call *its, gp_erro
     if (feed)
         GP_RETURN_IF_FAILED(
             feed->take(feed->context, mini->training, its->epoch, its->index, mini->samples, &input, err));
-    if (its->kind == GP_CALL_DIAGNOSE) return gp_run_diagnose(run, its->mini, &input, &finding, err);
     run->recorder = NULL;
     if (its->flags & RECORDS) GP_RETURN_IF_FAILED(record(run, its, err));
+    if (its->kind == GP_CALL_DIAGNOSE) return gp_run_diagnose(run, its->mini, &input, &finding, err);
     return gp_run_step(run, its->mini, &input, &result, err);
 }
 

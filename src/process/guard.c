@@ -305,10 +305,8 @@ static void wake(gp_guard *guard) {
 
 static void lose(gp_guard *guard, peer *its, const char *how) {
     char text[GP_ERROR_TEXT];
-    if (its->socket >= 0) close(its->socket);
-    its->socket = -1;
     if (its->left) return;
-    its->left = true;
+    its->left = true; /* its connection stays open: it may come back, and is told the cause then */
     snprintf(text, sizeof text, "process %d (host %s, pid %d) %s", its->rank, its->host, its->pid, how);
     pthread_mutex_lock(&guard->lock);
     note_cause(guard, GP_IO, text, its->rank, true);
@@ -358,11 +356,16 @@ static void hear(gp_guard *guard, peer *from) {
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (got <= 0) {
         lose(guard, from, "has ended without a word");
+        close(from->socket);
+        from->socket = -1;
         return;
     }
     from->heard = gp_now();
     from->filled += (size_t)got;
-    if (!take_messages(guard, from)) lose(guard, from, "has sent what is no message of this program");
+    if (take_messages(guard, from)) return;
+    shutdown(from->socket, SHUT_RDWR);
+    from->filled = 0;
+    lose(guard, from, "has sent what is no message of this program");
 }
 
 static void look_for_silence(gp_guard *guard, double now, double asleep) {

@@ -66,7 +66,7 @@ static void plan_loader(const gp_session *session, const gp_dataset *data, const
 }
 
 static void plan_data(const gp_session *session, const gp_trace_options *trace, gp_host_memory *out) {
-    if (session->steps > 0) {
+    if (session->steps > 0 && session->train) {
         const gp_loader_options options = gp_loaders_training(session, session->after, trace);
         plan_loader(session, session->train, &options, GP_HOST_TRAINING, &out->training, out);
     }

@@ -18,8 +18,8 @@ void gp_loaders_count_traced(const gp_session *session, const gp_trace_options *
     int64_t passes = 1; /* after the last step, or without any */
     if (every > 0 && last >= trace->first) passes += last / every - (trace->first - 1) / every;
     if (last >= trace->first) *steps = last - trace->first + 1;
-    if (!session->eval) return;
-    int64_t batches = gp_loader_batches(gp_dataset_count(session->eval), session->config->data.batch, false);
+    if (session->eval_samples == 0) return;
+    int64_t batches = gp_loader_batches(session->eval_samples, session->config->data.batch, false);
     int64_t most = trace->last - trace->first + 1;
     *evaluated = passes <= most / batches ? passes * batches : most;
 }

@@ -23,23 +23,29 @@ static int deal(const gp_pipeline_config *pipeline, int processes, int worker) {
     return replica * each + (int)((int64_t)entry * each / pipeline->entry_count);
 }
 
-static gp_status check_rank(const gp_device_config *device, int worker, int processes, gp_error *err) {
-    if (device->rank < processes) return GP_OK;
+static gp_status check_rank(const gp_device_config *device, int worker, int workers, int processes, gp_error *err) {
+    if (device->rank < processes && device->rank < workers) return GP_OK;
+    if (device->rank >= workers)
+        return gp_fail_at(err, GP_CONFIG, device->place,
+                          "pipeline.devices: worker %d has rank %d, but %d worker%s can be in %d process%s at most, "
+                          "numbered from 0",
+                          worker, device->rank, workers, workers == 1 ? "" : "s", workers, workers == 1 ? "" : "es");
     return gp_fail_at(err, GP_CONFIG, device->place,
                       "pipeline.devices: worker %d has rank %d, but there %s %d process%s, numbered from 0", worker,
                       device->rank, processes == 1 ? "is" : "are", processes, processes == 1 ? "" : "es");
 }
 
 gp_status gp_placement_find(const gp_pipeline_config *pipeline, int processes, int *process, gp_error *err) {
+    for (int w = 0; w < pipeline->device_count; w++)
+        GP_RETURN_IF_FAILED(check_rank(&pipeline->devices[w], w, pipeline->device_count, processes, err));
     if (processes > pipeline->device_count)
         return gp_fail_at(err, GP_CONFIG, pipeline->devices[0].place,
                           "pipeline.devices: there are %d processes, but only %d worker%s; start fewer processes, or "
                           "name more devices",
                           processes, pipeline->device_count, pipeline->device_count == 1 ? "" : "s");
     for (int w = 0; w < pipeline->device_count; w++) {
-        const gp_device_config *device = &pipeline->devices[w];
-        GP_RETURN_IF_FAILED(check_rank(device, w, processes, err));
-        process[w] = device->rank >= 0 ? device->rank : deal(pipeline, processes, w);
+        int rank = pipeline->devices[w].rank;
+        process[w] = rank >= 0 ? rank : deal(pipeline, processes, w);
     }
     return GP_OK;
 }

@@ -41,11 +41,11 @@ static int list_sizes(const gp_session *session, gp_mini_size sizes[MOST_SIZES])
         sizes[count++] = (gp_mini_size){data->batch, false};
     if (session->steps > 0) {
         int64_t met = session->steps < session->epoch_steps ? session->steps : session->epoch_steps;
-        count += add_sizes(sizes, gp_dataset_count(session->train), data->batch, met, true);
+        count += add_sizes(sizes, session->train_samples, data->batch, met, true);
         count += add_head(session, sizes, count);
     }
-    if (session->eval)
-        count += add_sizes(sizes + count, gp_dataset_count(session->eval), data->batch, INT64_MAX, false);
+    if (session->eval_samples > 0)
+        count += add_sizes(sizes + count, session->eval_samples, data->batch, INT64_MAX, false);
     return count;
 }
 

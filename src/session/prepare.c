@@ -7,6 +7,7 @@
 #include "balance/rules.h"
 #include "base/memory.h"
 #include "plan/memory.h"
+#include "process/processes.h"
 #include "session/devices.h"
 #include "session/placement.h"
 #include "store/weights.h"
@@ -42,7 +43,40 @@ static gp_status open_data(gp_session *session, gp_error *err) {
     if (data->train.kind != GP_SOURCE_NONE && session->config->train.steps != 0)
         GP_RETURN_IF_FAILED(open_source(session, &data->train, &session->train, err));
     if (data->eval.kind != GP_SOURCE_NONE) GP_RETURN_IF_FAILED(open_source(session, &data->eval, &session->eval, err));
+    session->train_samples = session->train ? gp_dataset_count(session->train) : 0;
+    session->eval_samples = session->eval ? gp_dataset_count(session->eval) : 0;
     return GP_OK;
+}
+
+bool gp_session_loads(const gp_session *session) {
+    const gp_plan *plan = session->plan;
+    for (int s = 0; s < plan->stages->count; s++) {
+        const gp_stage *stage = &plan->stages->stage[s];
+        if (!gp_plan_stage_is_far(plan, s) && (stage->loads_input || stage->loads_target)) return true;
+    }
+    return false;
+}
+
+/* All processes must have the same data. */
+static gp_status check_samples(const gp_source_config *source, int64_t samples, int64_t expected, gp_error *err) {
+    if (samples == expected) return GP_OK;
+    return gp_fail_at(err, GP_DATA, source->place,
+                      "the data have %" PRId64 " samples for this process, but %" PRId64 " for process 0", samples,
+                      expected);
+}
+
+/* A process that follows knows its stages by now. */
+static gp_status open_own_data(gp_session *session, gp_error *err) {
+    const int64_t train = session->train_samples, eval = session->eval_samples;
+    if (!gp_session_loads(session)) return GP_OK;
+    GP_RETURN_IF_FAILED(open_data(session, err));
+    GP_RETURN_IF_FAILED(check_samples(&session->config->data.train, session->train_samples, train, err));
+    return check_samples(&session->config->data.eval, session->eval_samples, eval, err);
+}
+
+static void take_samples(gp_session *session) {
+    session->train_samples = session->options.data_samples[0];
+    session->eval_samples = session->options.data_samples[1];
 }
 
 static gp_place train_place(const gp_session *session) {
@@ -53,8 +87,8 @@ static gp_place train_place(const gp_session *session) {
 static gp_status count_steps(gp_session *session, gp_error *err) {
     const gp_train_config *train = &session->config->train;
     const gp_data_config *data = &session->config->data;
-    if (!session->train) return GP_OK;
-    int64_t samples = gp_dataset_count(session->train);
+    int64_t samples = session->train_samples;
+    if (samples == 0) return GP_OK;
     session->epoch_steps = gp_loader_batches(samples, data->batch, data->drop_last);
     if (session->epoch_steps == 0)
         return gp_fail_at(err, GP_CONFIG, data->batch_place,
@@ -82,6 +116,23 @@ static gp_status find_devices(gp_session *session, gp_error *err) {
     if (session->options.processes == 0) session->options.processes = gp_placement_processes(pipeline);
     GP_RETURN_IF_FAILED(GP_NEW(&session->process, pipeline->device_count, err));
     return gp_placement_find(pipeline, session->options.processes, session->process, err);
+}
+
+/* What carries data between processes. */
+static gp_status check_transport(const gp_session *session, gp_error *err) {
+    const gp_pipeline_config *pipeline = &session->config->pipeline;
+    int processes = session->options.processes;
+    if (pipeline->transport == GP_TRANSPORT_CHOICE_THREADS && processes > 1)
+        return gp_fail_at(err, GP_CONFIG, pipeline->transport_place,
+                          "pipeline.transport: threads connect the workers of one process, but there are %d processes",
+                          processes);
+    if (pipeline->transport == GP_TRANSPORT_CHOICE_MPI && !gp_processes_are_built())
+        return gp_fail_at(err, GP_UNSUPPORTED, pipeline->transport_place,
+                          "pipeline.transport: this program was built without MPI: install an MPI (scripts/setup.sh "
+                          "--mpi), and build again");
+    if (pipeline->transport == GP_TRANSPORT_CHOICE_NCCL)
+        return gp_fail_at(err, GP_UNSUPPORTED, pipeline->transport_place, "pipeline.transport: nccl is not available yet");
+    return GP_OK;
 }
 
 static gp_update make_update(const gp_optimizer_config *optimizer) {
@@ -239,11 +290,15 @@ gp_status gp_session_prepare(gp_session *session, gp_error *err) {
     GP_RETURN_IF_FAILED(check_trained(session, err));
     describe_samples(session);
     GP_RETURN_IF_FAILED(find_devices(session, err));
+    GP_RETURN_IF_FAILED(check_transport(session, err));
     GP_RETURN_IF_FAILED(find_schedule(session, err));
     GP_RETURN_IF_FAILED(check_layers(session, err));
     GP_RETURN_IF_FAILED(check_planned(session, options->notice, err));
     GP_RETURN_IF_FAILED(find_rules(session, err));
-    if (!options->balances) GP_RETURN_IF_FAILED(open_data(session, err));
+    if (options->data_samples)
+        take_samples(session);
+    else if (!options->balances)
+        GP_RETURN_IF_FAILED(open_data(session, err));
     GP_RETURN_IF_FAILED(count_steps(session, err));
     if (options->trace && !options->resumes)
         GP_RETURN_IF_FAILED(gp_trace_options_check(options->trace, 0, session->steps, err));
@@ -255,6 +310,7 @@ gp_status gp_session_prepare(gp_session *session, gp_error *err) {
     if (options->orders) GP_RETURN_IF_FAILED(gp_planning_order_devices(session, err));
     GP_RETURN_IF_FAILED(GP_NEW(&session->layers, pipeline->stages, err));
     GP_RETURN_IF_FAILED(gp_planning_make(session, &now, session->layers, &session->plan, missing, err));
+    if (options->data_samples) GP_RETURN_IF_FAILED(open_own_data(session, err));
     if (!options->balances) GP_RETURN_IF_FAILED(gp_host_memory_plan(session, options->trace, &session->host, err));
     if (gp_memory_check(session->plan, &worker, &session->unfit) == GP_OK || options->tries) return GP_OK;
     *err = session->unfit;

@@ -57,7 +57,7 @@ void gp_session_set_phase(gp_session *session, int changes) {
 }
 
 gp_status gp_session_find_epochs(gp_session *session, gp_error *err) {
-    session->epochs.samples = gp_dataset_count(session->train);
+    session->epochs.samples = session->train_samples;
     for (int i = 0; i <= session->changes; i++) {
         const gp_data_config *data = &gp_config_phase(session->whole, i)->data;
         int64_t after = i > 0 ? session->whole->changes[i - 1].step - 1 : 0;

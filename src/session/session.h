@@ -33,6 +33,9 @@ typedef struct gp_session_options {
      * needs no targets. Borrowed for the call. */
     const char *weights;
     int processes, rank; /* of a run with several; 0: this process alone, or what the ranks of the devices need */
+    /* Not NULL: this process follows another one, which knows how many samples of training and evaluation data there
+     * are. It opens the data only if its stages need them. Borrowed while the session is open. */
+    const int64_t *data_samples;
     bool norms;   /* each step finds the squares of its gradients; changes no result */
     bool resumes; /* the weights are a snapshot's: train.init is not looked at, and may be gone */
     int64_t step; /* the session begins with the configuration that holds in this step; 0: with the first one */
@@ -64,7 +67,8 @@ struct gp_session {
     gp_session_options options;
     gp_graph *graph;
     gp_sample_spec spec;
-    gp_dataset *train, *eval; /* NULL: none, or not needed */
+    gp_dataset *train, *eval;            /* NULL: none, or not needed */
+    int64_t train_samples, eval_samples; /* of the data; 0: none, or not needed */
     gp_device_spec *devices;
     int *process; /* [worker] the process that has it */
     gp_schedule schedule;
@@ -90,6 +94,8 @@ struct gp_session {
     int later_count;
 };
 
+/* Whether a stage of this process loads data. */
+bool gp_session_loads(const gp_session *session);
 /* The last step with this configuration. */
 int64_t gp_session_last(const gp_session *session);
 gp_run_length gp_session_length(const gp_session *session);

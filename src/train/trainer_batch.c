@@ -3,7 +3,13 @@
 #include "train/trainer_internal.h"
 
 bool gp_trainer_stopping(const gp_trainer *t) {
+    if (t->options->processes && gp_processes_are_asked(t->options->processes)) return true;
     return t->options->stop && *t->options->stop;
+}
+
+void gp_trainer_end_run(gp_trainer *t) {
+    if (t->options->processes) gp_processes_watch(t->options->processes, NULL);
+    gp_run_destroy(&t->run);
 }
 
 gp_step_input gp_trainer_input(const gp_trainer *t, const gp_batch *batch, int64_t step) {
@@ -12,7 +18,9 @@ gp_step_input gp_trainer_input(const gp_trainer *t, const gp_batch *batch, int64
                            .seed = t->session->config->train.seed,
                            .step = (uint32_t)step,
                            .rate = gp_rate(&t->session->config->optimizer, t->length, step),
-                           .divisor = batch->counts > 0 ? (double)batch->counts : 1};
+                           .divisor = batch->counts > 0 ? (double)batch->counts : 1,
+                           .epoch = batch->epoch,
+                           .index = batch->index};
 }
 
 gp_status gp_trainer_batch(gp_trainer *t, int mini, const gp_step_input *input, gp_step_result *result, gp_error *err) {

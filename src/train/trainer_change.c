@@ -2,6 +2,7 @@
  * with the second. */
 #include <inttypes.h>
 
+#include "pipeline/follow.h"
 #include "train/trainer_internal.h"
 
 /* The saver carries a copy of the state over. It is planned for, and the loaders' memory is free by then. */
@@ -14,7 +15,7 @@ static gp_status take_state(gp_trainer *t, gp_error *err) {
 
 /* What else ends with the configuration. */
 static void close_parts(gp_trainer *t) {
-    gp_run_destroy(&t->run);
+    gp_trainer_end_run(t);
     gp_account_close(&t->account);
 }
 
@@ -76,6 +77,7 @@ gp_status gp_trainer_change(gp_trainer *t, gp_error *err) {
     GP_RETURN_IF_FAILED(save_before(t, change->step, err));
     close_timeline(t);
     gp_status status = take_state(t, err);
+    if (status == GP_OK) status = gp_run_announce_next(t->run, err);
     close_parts(t);
     if (status == GP_OK) status = open_next(t, err);
     if (status != GP_OK) return gp_error_context(err, "the change at step %" PRId64 ": ", change->step);

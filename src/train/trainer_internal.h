@@ -84,6 +84,8 @@ GP_MUST_USE gp_status gp_trainer_write_plan(gp_trainer *t, gp_error *err);
 /* What belongs to one configuration: workers, loaders, saver. The saver of the configuration before (NULL: there was
  * none) gives its copy of the state to the workers. It and the copy are gone before the next saver takes its buffer. */
 GP_MUST_USE gp_status gp_trainer_open(gp_trainer *t, gp_error *err);
+/* Ends the run of a configuration. */
+void gp_trainer_end_run(gp_trainer *t);
 /* After the last step of a configuration: everything is opened again with the next one, and goes on from the same
  * state. A snapshot of that step stands first. */
 GP_MUST_USE gp_status gp_trainer_change(gp_trainer *t, gp_error *err);

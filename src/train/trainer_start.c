@@ -15,6 +15,7 @@
 #include "store/disk.h"
 #include "store/folder.h"
 #include "store/weights.h"
+#include "train/opening.h"
 #include "train/trainer_internal.h"
 
 gp_status gp_trainer_write_plan(gp_trainer *t, gp_error *err) {
@@ -251,7 +252,10 @@ gp_status gp_trainer_open(gp_trainer *t, gp_error *err) {
     t->progress.steps = session->steps;
     if (session->steps > 0) GP_RETURN_IF_FAILED(gp_account_open(session, &t->account, err));
     if (begins) GP_RETURN_IF_FAILED(start_saver(t, err));
-    GP_RETURN_IF_FAILED(gp_run_create(session->plan, t->options->hooks, &t->run, err));
+    if (begins) GP_RETURN_IF_FAILED(gp_opening_send(t, err));
+    gp_wire *wire = t->options->processes ? gp_processes_wire(t->options->processes) : NULL;
+    GP_RETURN_IF_FAILED(gp_run_create_team(session->plan, t->options->hooks, wire, &t->run, err));
+    if (wire) gp_processes_watch(t->options->processes, gp_run_cancel(t->run));
     gp_run_note(t->run, t->options->verbosity == GP_VERBOSE);
     if (begins) return create_loaders(t, resume ? resume->snapshot.reached.step : 0, err);
     GP_RETURN_IF_FAILED(gp_saver_give(t->saver, t->run, session->plan, err));

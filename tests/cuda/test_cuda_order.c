@@ -201,7 +201,7 @@ static void must(gp_status status, const gp_error *err) {
 static void begin_with(harness *h, float value, uint32_t step) {
     gp_error err = {0};
     int mini = gp_plan_find(h->plan, true, h->options.batch);
-    gp_step_input input = {h->input, h->target, 7, step, 0.05, (double)(h->options.batch * h->target_elements)};
+    gp_step_input input = {h->input, h->target, 7, step, 0.05, (double)(h->options.batch * h->target_elements), 0, 0};
     harness_make_data(h, h->options.batch, step);
     if (value != 0) ((float *)h->input)[3] = value;
     must(gp_run_begin(h->run, mini, &input, &err), &err);

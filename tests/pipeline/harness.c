@@ -133,7 +133,7 @@ gp_status harness_step(harness *h, int64_t samples, bool training, uint32_t step
 static gp_step_input input_of(const harness *h, int64_t samples, bool training, uint32_t step, int *mini) {
     *mini = gp_plan_find(h->plan, training, samples);
     assert_true(*mini >= 0);
-    return (gp_step_input){h->input, h->target, 7, step, 0.05, (double)(samples * h->target_elements)};
+    return (gp_step_input){h->input, h->target, 7, step, 0.05, (double)(samples * h->target_elements), 0, 0};
 }
 
 gp_status harness_run(harness *h, int64_t samples, bool training, uint32_t step, gp_step_result *result,

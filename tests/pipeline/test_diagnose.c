@@ -300,7 +300,7 @@ static void check(const fault *with, const gp_device_kind *kind, int cut, gp_che
     if (result.finite) fail_msg("all is finite where this was expected: %s", with->sentence);
     uint64_t before = harness_hash(&h);
     int mini = gp_plan_find(h.plan, true, SAMPLES);
-    const gp_step_input input = {h.input, h.target, 7, 1, 0.05, (double)(SAMPLES * h.target_elements)};
+    const gp_step_input input = {h.input, h.target, 7, 1, 0.05, (double)(SAMPLES * h.target_elements), 0, 0};
     assert_int_equal(gp_run_diagnose(h.run, mini, &input, &finding, &err), GP_OK);
     assert_true(finding.found);
     assert_string_equal(gp_finding_text(text, h.plan, mini, &finding), with->sentence);
@@ -335,7 +335,7 @@ static void test_nothing_to_find(void **state) {
     harness_start(&h, NULL);
     harness_make_data(&h, SAMPLES, 1);
     int mini = gp_plan_find(h.plan, true, SAMPLES);
-    const gp_step_input input = {h.input, h.target, 7, 1, 0.05, SAMPLES};
+    const gp_step_input input = {h.input, h.target, 7, 1, 0.05, SAMPLES, 0, 0};
     assert_int_equal(gp_run_diagnose(h.run, mini, &input, &finding, &err), GP_OK);
     assert_false(finding.found);
     uint64_t looked_at = harness_hash(&h);

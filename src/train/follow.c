@@ -1,0 +1,146 @@
+#include "train/follow.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "config/tree.h"
+#include "pipeline/follow.h"
+#include "session/loaders.h"
+#include "train/opening.h"
+
+/* The data of a process whose stages load some. */
+typedef struct follower {
+    gp_processes *processes;
+    gp_opening opening;
+    gp_session *session;
+    gp_run *run;
+    gp_loader *training, *evaluation; /* NULL: none, or not needed */
+    bool evaluates;                   /* the evaluation's loader has begun */
+    gp_batch batch;                   /* the last one that was taken */
+    bool of_training;                 /* it is of the training data */
+    bool any;                         /* there is one */
+} follower;
+
+/* ---- mini-batches ------------------------------------------------------------------------------------------------ */
+
+/* Each evaluation begins anew: the one before is taken to its end first. */
+static gp_status begin_evaluation(follower *f, gp_error *err) {
+    const gp_batch *rest = NULL;
+    if (f->evaluates) GP_RETURN_IF_FAILED(gp_loader_take(f->evaluation, &rest, err));
+    if (rest) return gp_fail(err, GP_INTERNAL, "an evaluation began within another one");
+    f->evaluates = true;
+    return gp_loader_restart(f->evaluation, err);
+}
+
+static gp_status take_next(follower *f, bool training, int64_t index, gp_error *err) {
+    const gp_batch *batch = NULL;
+    gp_loader *loader = training ? f->training : f->evaluation;
+    f->any = false;
+    if (!loader) return gp_fail(err, GP_INTERNAL, "process 0 calls for data that this process does not have");
+    if (!training && index == 0) GP_RETURN_IF_FAILED(begin_evaluation(f, err));
+    GP_RETURN_IF_FAILED(gp_loader_take(loader, &batch, err));
+    if (!batch) return gp_fail(err, GP_INTERNAL, "the data ended before those of process 0");
+    f->batch = *batch;
+    f->of_training = training;
+    f->any = true;
+    return GP_OK;
+}
+
+static gp_status take(void *context, bool training, int64_t epoch, int64_t index, int64_t samples, gp_step_input *out,
+                      gp_error *err) {
+    follower *f = context;
+    bool again = f->any && f->of_training == training && f->batch.epoch == epoch && f->batch.index == index;
+    if (!again) GP_RETURN_IF_FAILED(take_next(f, training, index, err));
+    if (f->batch.epoch != epoch || f->batch.index != index || f->batch.samples != samples)
+        return gp_fail(err, GP_INTERNAL,
+                       "this process is at mini-batch %" PRId64 " of epoch %" PRId64 ", but process 0 at %" PRId64
+                       " of epoch %" PRId64,
+                       f->batch.index, f->batch.epoch, index, epoch);
+    out->input = f->batch.input;
+    out->target = f->batch.target;
+    return GP_OK;
+}
+
+/* ---- one configuration ------------------------------------------------------------------------------------------- */
+
+static gp_status open_session(follower *f, gp_error *err) {
+    const gp_config like = {.path = (char *)"the configuration of process 0", .folder = (char *)"/", .file_text = (char *)""};
+    gp_wire *wire = gp_processes_wire(f->processes);
+    gp_yaml_document *document = NULL;
+    gp_config *config = NULL;
+    const gp_session_options options = {.processes = wire->processes,
+                                        .rank = wire->rank,
+                                        .data_samples = f->opening.samples,
+                                        .norms = f->opening.norms,
+                                        .resumes = true, /* weights come from process 0 */
+                                        .step = f->opening.phase,
+                                        .profiling = GP_PROFILING_NONE};
+    GP_RETURN_IF_FAILED(gp_yaml_parse(f->opening.text, strlen(f->opening.text), like.path, &document, err));
+    GP_RETURN_IF_FAILED(gp_config_read(&like, &document, true, &config, err));
+    GP_RETURN_IF_FAILED(gp_session_open(&config, &options, &f->session, err));
+    GP_RETURN_IF_FAILED(gp_opening_check(&f->opening, f->session->plan, err));
+    return gp_session_check_machine(f->session, err);
+}
+
+static gp_status open_loaders(follower *f, int64_t step, gp_error *err) {
+    const gp_session *session = f->session;
+    if (session->train && session->steps > 0) {
+        const gp_loader_options options = gp_loaders_training(session, step, NULL);
+        GP_RETURN_IF_FAILED(gp_loader_create(session->train, &session->spec, &options, &f->training, err));
+    }
+    if (session->eval) {
+        const gp_loader_options options = gp_loaders_evaluation(session, NULL);
+        GP_RETURN_IF_FAILED(gp_loader_create(session->eval, &session->spec, &options, &f->evaluation, err));
+    }
+    return GP_OK;
+}
+
+static gp_status open_run(follower *f, int64_t step, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_run_create_team(f->session->plan, NULL, gp_processes_wire(f->processes), &f->run, err));
+    gp_processes_watch(f->processes, gp_run_cancel(f->run));
+    f->any = f->evaluates = false;
+    return open_loaders(f, step, err);
+}
+
+static void close_run(follower *f) {
+    gp_processes_watch(f->processes, NULL);
+    gp_loader_destroy(&f->training);
+    gp_loader_destroy(&f->evaluation);
+    gp_run_destroy(&f->run);
+}
+
+static gp_status follow(follower *f, gp_error *err) {
+    int64_t step = f->opening.step;
+    for (bool goes_on = true; goes_on;) {
+        const gp_feed feed = {f, take};
+        GP_RETURN_IF_FAILED(open_run(f, step, err));
+        GP_RETURN_IF_FAILED(
+            gp_run_follow(f->run, gp_session_loads(f->session) ? &feed : NULL, &goes_on, err));
+        close_run(f);
+        step = f->session->until;
+        if (goes_on) GP_RETURN_IF_FAILED(gp_session_change(f->session, err));
+    }
+    return GP_OK;
+}
+
+static gp_status receive_opening(follower *f, gp_error *err) {
+    gp_cancel cancel;
+    GP_RETURN_IF_FAILED(gp_cancel_init(&cancel, err));
+    gp_processes_watch(f->processes, &cancel);
+    gp_status status = gp_opening_receive(gp_processes_wire(f->processes), &cancel, &f->opening, err);
+    gp_processes_watch(f->processes, NULL);
+    gp_cancel_fini(&cancel);
+    return status;
+}
+
+gp_status gp_follow(gp_processes *processes, gp_error *err) {
+    follower f = {.processes = processes};
+    gp_status status = receive_opening(&f, err);
+    if (status == GP_OK) gp_processes_set_timeout(processes, f.opening.timeout);
+    if (status == GP_OK) status = open_session(&f, err);
+    if (status == GP_OK) status = follow(&f, err);
+    close_run(&f);
+    gp_session_close(&f.session);
+    gp_opening_fini(&f.opening);
+    return status == GP_OK ? GP_OK : gp_error_context(err, "process %d: ", gp_processes_wire(processes)->rank);
+}

@@ -1,0 +1,103 @@
+#include "train/opening.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "config/tree.h"
+#include "plan/identity.h"
+
+enum { TAG_HEAD, TAG_TEXT };
+
+typedef struct head {
+    char version[32];
+    uint64_t bytes; /* of the text */
+    int64_t samples[2], phase, step;
+    uint64_t identity, norms;
+    double timeout;
+} head;
+
+static void set_version(char version[32]) {
+    memset(version, 0, 32);
+    snprintf(version, 32, "%s", GP_VERSION);
+}
+
+static gp_status send_to_all(gp_processes *processes, const head *its, const char *text, gp_error *err) {
+    gp_wire *wire = gp_processes_wire(processes);
+    gp_cancel cancel;
+    GP_RETURN_IF_FAILED(gp_cancel_init(&cancel, err));
+    gp_processes_watch(processes, &cancel);
+    gp_status status = GP_OK;
+    for (int p = 1; p < wire->processes && status == GP_OK; p++) {
+        status = gp_wire_send_now(wire, p, TAG_HEAD, its, sizeof *its, &cancel, err);
+        if (status == GP_OK) status = gp_wire_send_now(wire, p, TAG_TEXT, text, its->bytes, &cancel, err);
+    }
+    gp_processes_watch(processes, NULL);
+    gp_cancel_fini(&cancel);
+    return status;
+}
+
+gp_status gp_opening_send(gp_trainer *t, gp_error *err) {
+    const gp_session *session = t->session;
+    const gp_resume *resume = t->options->resume;
+    char *text = NULL;
+    if (!t->options->processes) return GP_OK;
+    head its = {.samples = {session->train_samples, session->eval_samples},
+                .phase = session->options.step,
+                .step = resume ? resume->snapshot.reached.step : 0,
+                .identity = gp_identity_plan(session->plan),
+                .norms = session->options.norms,
+                .timeout = session->config->pipeline.timeout};
+    set_version(its.version);
+    GP_RETURN_IF_FAILED(gp_config_text(session->whole, &text, err));
+    its.bytes = strlen(text);
+    gp_processes_set_timeout(t->options->processes, its.timeout);
+    gp_status status = send_to_all(t->options->processes, &its, text, err);
+    free(text);
+    return status;
+}
+
+gp_status gp_opening_receive(gp_wire *wire, const gp_cancel *cancel, gp_opening *out, gp_error *err) {
+    char version[32], *text = NULL;
+    head its;
+    GP_RETURN_IF_FAILED(gp_wire_receive_now(wire, 0, TAG_HEAD, &its, sizeof its, cancel, err));
+    set_version(version);
+    its.version[sizeof its.version - 1] = '\0';
+    if (memcmp(its.version, version, sizeof version) != 0)
+        return gp_fail(err, GP_UNSUPPORTED,
+                       "process %d runs version %s of the program, but process 0 runs version %s: install the same on "
+                       "all hosts",
+                       wire->rank, version, its.version);
+    if (its.bytes == 0 || its.bytes > GP_YAML_MAX_BYTES || its.samples[0] < 0 || its.samples[1] < 0 || its.step < 0)
+        return gp_fail(err, GP_INTERNAL, "process 0 sent an opening that is none");
+    GP_RETURN_IF_FAILED(GP_NEW(&text, its.bytes + 1, err));
+    gp_status status = gp_wire_receive_now(wire, 0, TAG_TEXT, text, its.bytes, cancel, err);
+    if (status != GP_OK) {
+        free(text);
+        return status;
+    }
+    *out = (gp_opening){.text = text,
+                        .samples = {its.samples[0], its.samples[1]},
+                        .phase = its.phase,
+                        .step = its.step,
+                        .norms = its.norms != 0,
+                        .identity = its.identity,
+                        .timeout = its.timeout};
+    return GP_OK;
+}
+
+void gp_opening_fini(gp_opening *opening) {
+    free(opening->text);
+    opening->text = NULL;
+}
+
+gp_status gp_opening_check(const gp_opening *opening, const gp_plan *plan, gp_error *err) {
+    uint64_t own = gp_identity_plan(plan);
+    if (own == opening->identity) return GP_OK;
+    return gp_fail(err, GP_INTERNAL,
+                   "process %d made another plan (%016" PRIx64 ") than process 0 (%016" PRIx64
+                   ") from the same configuration; do all hosts have the same program?",
+                   plan->rank, own, opening->identity);
+}

@@ -1,0 +1,30 @@
+/* The opening of a run of several processes: what process 0 tells the others before the first step.
+ *
+ * Process 0 has read the configuration and has chosen all that was left to choose. It sends the resolved configuration,
+ * the sizes of the data, and the identity of its plan. The others make the same plan from that. Sizes are bounded, and
+ * the text is read as any other configuration. The main thread of each process. */
+#ifndef GP_TRAIN_OPENING_H
+#define GP_TRAIN_OPENING_H
+
+#include "train/trainer_internal.h"
+
+/* What the others got. */
+typedef struct gp_opening {
+    char *text;         /* the configuration as it runs, YAML; owned */
+    int64_t samples[2]; /* of training and evaluation data */
+    int64_t phase;      /* a step of the configuration that holds; 0: the first one */
+    int64_t step;       /* that the run has reached */
+    bool norms;
+    uint64_t identity; /* of the plan */
+    double timeout;
+} gp_opening;
+
+/* Process 0, after its configuration is resolved. Nothing for a run that is alone. */
+GP_MUST_USE gp_status gp_opening_send(gp_trainer *t, gp_error *err);
+/* The others. GP_UNSUPPORTED: process 0 runs another version of the program. */
+GP_MUST_USE gp_status gp_opening_receive(gp_wire *wire, const gp_cancel *cancel, gp_opening *out, gp_error *err);
+void gp_opening_fini(gp_opening *opening);
+/* GP_INTERNAL: the plans differ; says in what. */
+GP_MUST_USE gp_status gp_opening_check(const gp_opening *opening, const gp_plan *plan, gp_error *err);
+
+#endif
