@@ -99,10 +99,11 @@ static gp_status check_folder(const run *r, const gp_config *config, gp_error *e
 static gp_status check_processes(const gp_session *session, gp_error *err) {
     int needed = session->plan->processes;
     if (needed == 1 || processes) return GP_OK;
-    return gp_fail_at(err, GP_CONFIG, session->config->pipeline.devices[0].place,
-                      "pipeline.devices: the ranks need %d processes, but the program was started as one; start it with "
-                      "mpirun -np %d gpipe-train",
-                      needed, needed);
+    return gp_fail_at(
+        err, GP_CONFIG, session->config->pipeline.devices[0].place,
+        "pipeline.devices: the ranks need %d processes, but the program was started as one; start it with "
+        "mpirun -np %d gpipe-train",
+        needed, needed);
 }
 
 /* A run that goes on has locked its folder before. */

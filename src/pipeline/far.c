@@ -17,7 +17,7 @@ typedef struct pair {
     uint32_t tag;
     gp_parcel parcel;
     far_part *parts; /* [mini] */
-    char *packed; /* for parts of several ranges; NULL: none has */
+    char *packed;    /* for parts of several ranges; NULL: none has */
 } pair;
 
 /* Of one worker in one mini-batch: receives items[first[i]] … items[first[i+1]−1] may begin before instruction i. */
@@ -174,8 +174,7 @@ static gp_status find_early(gp_run *run, const gp_mini_plan *mini, int worker, e
     }
     for (size_t i = 0; i < program->count; i++) out->first[i + 1] += out->first[i];
     for (size_t pc = program->count; pc-- > 0;)
-        if (is_far_receive(run, &program->instrs[pc]))
-            out->items[--out->first[at[pc] + 1]] = (uint32_t)pc;
+        if (is_far_receive(run, &program->instrs[pc])) out->items[--out->first[at[pc] + 1]] = (uint32_t)pc;
     /* Filling has moved each end down to its beginning. */
     memmove(out->first, out->first + 1, program->count * sizeof *out->first);
     out->first[program->count] = total;
@@ -190,7 +189,8 @@ static gp_status open_earlies(gp_run *run, gp_error *err) {
     far->early_count = plan->mini_count * plan->workers;
     for (int i = 0; i < far->early_count; i++)
         if (!gp_plan_worker_is_far(plan, i % plan->workers))
-            GP_RETURN_IF_FAILED(find_early(run, &plan->minis[i / plan->workers], i % plan->workers, &far->earlies[i], err));
+            GP_RETURN_IF_FAILED(
+                find_early(run, &plan->minis[i / plan->workers], i % plan->workers, &far->earlies[i], err));
     return GP_OK;
 }
 
@@ -355,7 +355,8 @@ static gp_status wait_part(gp_worker *worker, uint32_t collective, int from, int
     for (size_t i = 0; i < far->pair_counts[collective]; i++) {
         pair *its = &far->pairs[collective][i];
         if ((from >= 0 && its->from != from) || (to >= 0 && its->to != to)) continue;
-        if (worker->run->plan->stage[its->from].worker != worker->index || its->parcel.value != worker->command) continue;
+        if (worker->run->plan->stage[its->from].worker != worker->index || its->parcel.value != worker->command)
+            continue;
         GP_RETURN_IF_FAILED(gp_parcel_wait(&its->parcel, &worker->run->cancel, err));
     }
     return GP_OK;

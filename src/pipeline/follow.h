@@ -1,4 +1,6 @@
-/* The other processes of a run, beside process 0: what they do until the run ends. One thread. */
+/* The other processes of a run, beside process 0: what they do until the run ends.
+ *
+ * The trainer's thread of such a process. */
 #ifndef GP_PIPELINE_FOLLOW_H
 #define GP_PIPELINE_FOLLOW_H
 
@@ -12,8 +14,8 @@ typedef struct gp_feed {
     void *context;
     /* The mini-batch `index` (from 0) of an epoch of the training data, or of the evaluation data. What it points to
      * stays until the next call. Mini-batches are asked for in order; one may be asked for twice. */
-    gp_status (*take)(void *context, bool training, int64_t epoch, int64_t index, int64_t samples,
-                      gp_step_input *out, gp_error *err);
+    gp_status (*take)(void *context, bool training, int64_t epoch, int64_t index, int64_t samples, gp_step_input *out,
+                      gp_error *err);
 } gp_feed;
 
 /* Carries out what process 0 calls for, until the run ends. *goes_on: process 0 begins another run, with the next

@@ -245,7 +245,9 @@ static void stop_workers(gp_run *run) {
     const gp_command quit = {.kind = GP_COMMAND_QUIT};
     bool idle = !gp_cancelled(&run->cancel);
     for (int w = 0; w < run->plan->workers; w++)
-        idle = idle && (gp_run_is_far(run, w) || (run->workers[w].started && gp_signal_reached(&run->workers[w].done, run->workers[w].command + 1)));
+        idle = idle &&
+               (gp_run_is_far(run, w) ||
+                (run->workers[w].started && gp_signal_reached(&run->workers[w].done, run->workers[w].command + 1)));
     if (!idle && run->wire) run->wire->kind->halt(run->wire); /* no message may touch an arena that is gone */
     if (idle)
         gp_run_give(run, &quit);

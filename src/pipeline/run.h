@@ -62,7 +62,7 @@ typedef struct gp_step_input {
     uint64_t seed;
     uint32_t step; /* from 1; dropout draws by it */
     double rate;
-    double divisor; /* targets that count; ≥ 1 */
+    double divisor;       /* targets that count; ≥ 1 */
     int64_t epoch, index; /* of the mini-batch in its data, for the other processes that load it */
 } gp_step_input;
 

@@ -45,8 +45,7 @@ static gp_status post_step(gp_run *run, gp_command command, int turn, gp_error *
 
 gp_status gp_run_step(gp_run *run, int mini, const gp_step_input *input, gp_step_result *result, gp_error *err) {
     GP_RETURN_IF_FAILED(check_rest(run, err));
-    GP_RETURN_IF_FAILED(
-        gp_team_call(run, run->watches ? GP_CALL_DIAGNOSE : GP_CALL_STEP, mini, input, NULL, 0, err));
+    GP_RETURN_IF_FAILED(gp_team_call(run, run->watches ? GP_CALL_DIAGNOSE : GP_CALL_STEP, mini, input, NULL, 0, err));
     run->mini = mini;
     run->turn = 0;
     const gp_command command = {.begins = true, .ends = true, .input = input};

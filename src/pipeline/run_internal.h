@@ -101,7 +101,7 @@ struct gp_run {
     const gp_plan *plan;
     gp_wire *wire; /* to the other processes; NULL: the run is alone */
     gp_far *far;   /* edges and collectives that lead there */
-    gp_team *team;  /* calls between the processes (pipeline/team.h); NULL: the run is alone */
+    gp_team *team; /* calls between the processes (pipeline/team.h); NULL: the run is alone */
     gp_hooks hooks;
     bool notes;            /* see gp_run_note; written by the trainer between commands */
     gp_recorder *recorder; /* NULL: none; written by the trainer between commands */

@@ -453,8 +453,7 @@ static gp_status obey(gp_run *run, const gp_feed *feed, const call *its, gp_erro
 gp_status gp_run_follow(gp_run *run, const gp_feed *feed, bool *goes_on, gp_error *err) {
     for (;;) {
         call its;
-        GP_RETURN_IF_FAILED(
-            gp_wire_receive_now(run->wire, 0, tag(run, TAG_CALL), &its, sizeof its, &run->cancel, err));
+        GP_RETURN_IF_FAILED(gp_wire_receive_now(run->wire, 0, tag(run, TAG_CALL), &its, sizeof its, &run->cancel, err));
         GP_RETURN_IF_FAILED(check_call(run, &its, err));
         *goes_on = its.kind == GP_CALL_NEXT;
         if (its.kind == GP_CALL_END || its.kind == GP_CALL_NEXT) return GP_OK;

@@ -178,8 +178,7 @@ static gp_status run_program(gp_worker *worker, gp_error *err) {
         char text[GP_INSTR_TEXT];
         return gp_error_context(err, "worker %d, %s: ", worker->index, gp_instr_text(text, site.instr));
     }
-    if (gp_worker_copy_block(worker, command->blocks, false, err) == GP_OK &&
-        gp_far_finish(worker, mini, err) == GP_OK)
+    if (gp_worker_copy_block(worker, command->blocks, false, err) == GP_OK && gp_far_finish(worker, mini, err) == GP_OK)
         return GP_OK;
     return gp_error_context(err, "worker %d, end of the step: ", worker->index);
 }

@@ -21,8 +21,8 @@
 
 enum {
     BEAT_SECONDS = 1,
-    JOIN_SECONDS = 60,   /* until all processes are connected */
-    GRACE_SECONDS = 10,  /* for a process that was told to end */
+    JOIN_SECONDS = 60,       /* until all processes are connected */
+    GRACE_SECONDS = 10,      /* for a process that was told to end */
     LOSS_MILLISECONDS = 300, /* by which a lost process is noticed after another one failed because of it */
     HEADER = 8,
     ROOM = HEADER + GP_ERROR_TEXT,
@@ -327,8 +327,7 @@ static void take_message(gp_guard *guard, peer *from, const unsigned char *messa
         memcpy(text, message + HEADER, length);
         text[length] = '\0';
         pthread_mutex_lock(&guard->lock);
-        note_cause(guard, (gp_status)status, text, guard->rank == 0 ? from->rank : rank,
-                   message[0] == LOST);
+        note_cause(guard, (gp_status)status, text, guard->rank == 0 ? from->rank : rank, message[0] == LOST);
         if (guard->rank > 0) guard->told = true;
         pthread_mutex_unlock(&guard->lock);
         break;

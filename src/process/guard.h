@@ -1,9 +1,9 @@
 /* The guard: it notices when a process of the run is lost, and tells all others what ended the run.
  *
  * Each process has a connection to process 0 (TCP) and a thread that looks after it. The thread sends a sign of life
- * every second, whatever the rest of the process does. A process is lost if its connection ends without a word, or if no
- * sign of life came for the timeout. Process 0 knows the first cause, and tells it to all. A process that has been told
- * to end and does not within a few seconds is ended by its guard.
+ * every second, whatever the rest of the process does. A process is lost if its connection ends without a word, or if
+ * no sign of life came for the timeout. Process 0 knows the first cause, and tells it to all. A process that has been
+ * told to end and does not within a few seconds is ended by its guard.
  *
  * MPI says nothing of a process that is stopped, and ends the whole program when a connection breaks: so the guard has
  * connections of its own. What is read from them is checked: a process says a secret that it got through MPI, and no

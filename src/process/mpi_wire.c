@@ -137,8 +137,7 @@ static gp_status test_requests(mpi_wire *its, bool *any, gp_error *err) {
 /* The posted parcels; waits for some while nothing is under way. False: the carrier is to end. */
 static bool take_posted(mpi_wire *its, gp_parcel **out) {
     pthread_mutex_lock(&its->lock);
-    while (!its->first && its->count == 0 && !its->quit && !its->halted)
-        pthread_cond_wait(&its->change, &its->lock);
+    while (!its->first && its->count == 0 && !its->quit && !its->halted) pthread_cond_wait(&its->change, &its->lock);
     bool go_on = !its->halted && !(its->quit && !its->first && its->count == 0);
     *out = its->first;
     its->first = its->last = NULL;
@@ -269,7 +268,8 @@ void gp_mpi_broadcast(gp_wire *wire, int from, void *bytes, int count) {
 gp_status gp_mpi_start(gp_wire *wire, gp_error *err) {
     mpi_wire *its = of(wire);
     int failed = gp_thread_start(&its->thread, 0, work, its);
-    if (failed) return gp_fail(err, GP_MEMORY, "the thread that carries messages could not be started: %s", strerror(failed));
+    if (failed)
+        return gp_fail(err, GP_MEMORY, "the thread that carries messages could not be started: %s", strerror(failed));
     its->started = true;
     return GP_OK;
 }

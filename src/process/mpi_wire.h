@@ -1,8 +1,8 @@
 /* The wire over MPI, and what else a run takes from it: how many processes there are, and a few bytes for all.
  *
  * A thread of its own, the carrier, makes all calls of MPI from open to close. It tests what is under way, and sleeps a
- * little where nothing has come to its end; it sleeps altogether while nothing is under way. So MPI_THREAD_SERIALIZED is
- * enough. The main thread opens and closes. */
+ * little where nothing has come to its end; it sleeps altogether while nothing is under way. So MPI_THREAD_SERIALIZED
+ * is enough. The main thread opens and closes. */
 #ifndef GP_PROCESS_MPI_WIRE_H
 #define GP_PROCESS_MPI_WIRE_H
 
@@ -21,8 +21,8 @@ GP_MUST_USE gp_status gp_mpi_open(gp_wire_failed failed, void *context, gp_wire 
 void gp_mpi_broadcast(gp_wire *wire, int from, void *bytes, int count);
 /* Starts the carrier. */
 GP_MUST_USE gp_status gp_mpi_start(gp_wire *wire, gp_error *err);
-/* Joins the carrier. `finish`: all processes do so now, and MPI ends too; else it is left as it is, and the process must
- * end. */
+/* Joins the carrier. `finish`: all processes do so now, and MPI ends too; else it is left as it is, and the process
+ * must end. */
 void gp_mpi_close(gp_wire **wire, bool finish);
 
 #endif

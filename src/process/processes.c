@@ -49,8 +49,7 @@ static gp_status meet(gp_processes *its, gp_error *err) {
     gp_mpi_broadcast(its->wire, 0, &door, (int)sizeof door);
     if (status == GP_OK && door.port == 0) return gp_fail(err, GP_IO, "process 0 cannot listen");
     GP_RETURN_IF_FAILED(status);
-    GP_RETURN_IF_FAILED(
-        gp_guard_start(&door, socket, its->wire->rank, its->wire->processes, &its->guard, err));
+    GP_RETURN_IF_FAILED(gp_guard_start(&door, socket, its->wire->rank, its->wire->processes, &its->guard, err));
     return gp_mpi_start(its->wire, err);
 }
 
@@ -61,10 +60,11 @@ gp_status gp_processes_open(gp_processes **out, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_NEW(&its, 1, err));
     gp_status status = gp_mpi_open(fail, its, &its->wire, err);
     if (status == GP_OK && its->wire->processes != count)
-        status = gp_fail(err, GP_UNSUPPORTED,
-                         "the launcher started %d processes, but MPI knows %d: they do not see one another; with Slurm, "
-                         "try srun --mpi=pmix",
-                         count, its->wire->processes);
+        status =
+            gp_fail(err, GP_UNSUPPORTED,
+                    "the launcher started %d processes, but MPI knows %d: they do not see one another; with Slurm, "
+                    "try srun --mpi=pmix",
+                    count, its->wire->processes);
     if (status == GP_OK) status = meet(its, err);
     if (status != GP_OK) {
         gp_guard_stop(&its->guard);

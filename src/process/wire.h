@@ -1,9 +1,9 @@
 /* A wire: messages between the processes of a run.
  *
- * A message goes from one process to another, with a tag. Messages with equal ends and tags arrive in the order in which
- * they were sent. The receiver says beforehand how long a message is, so that no size from another process is trusted.
- * A parcel is the sender's or the receiver's side of a message. Its owner keeps it, and the memory that it points to,
- * until `done` has reached `value`.
+ * A message goes from one process to another, with a tag. Messages with equal ends and tags arrive in the order in
+ * which they were sent. The receiver says beforehand how long a message is, so that no size from another process is
+ * trusted. A parcel is the sender's or the receiver's side of a message. Its owner keeps it, and the memory that it
+ * points to, until `done` has reached `value`.
  *
  * Kinds of wires: MPI (process/mpi.h), and one between the threads of a test. Functions are for any thread. */
 #ifndef GP_PROCESS_WIRE_H
@@ -55,7 +55,8 @@ static inline void gp_wire_post(gp_wire *wire, gp_parcel *parcel) {
     else
         gp_signal_raise(&parcel->done, parcel->value);
 }
-/* Begins to send or receive; a message of no bytes is over at once. `value` is above that of the parcel's last use, which must be over. Does not block. */
+/* Begins to send or receive; a message of no bytes is over at once. `value` is above that of the parcel's last use,
+ * which must be over. Does not block. */
 static inline void gp_wire_send(gp_wire *wire, gp_parcel *parcel, uint64_t value, int to, uint32_t tag,
                                 const void *address, size_t bytes) {
     parcel->value = value;

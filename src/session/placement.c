@@ -16,8 +16,7 @@ static bool replicas_apart(const gp_pipeline_config *pipeline, int processes) {
 }
 
 static int deal(const gp_pipeline_config *pipeline, int processes, int worker) {
-    if (!replicas_apart(pipeline, processes))
-        return (int)((int64_t)worker * processes / pipeline->device_count);
+    if (!replicas_apart(pipeline, processes)) return (int)((int64_t)worker * processes / pipeline->device_count);
     int replicas = pipeline->replicas[0], each = processes / replicas;
     int entry = worker / replicas, replica = worker % replicas;
     return replica * each + (int)((int64_t)entry * each / pipeline->entry_count);

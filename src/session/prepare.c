@@ -131,7 +131,8 @@ static gp_status check_transport(const gp_session *session, gp_error *err) {
                           "pipeline.transport: this program was built without MPI: install an MPI (scripts/setup.sh "
                           "--mpi), and build again");
     if (pipeline->transport == GP_TRANSPORT_CHOICE_NCCL)
-        return gp_fail_at(err, GP_UNSUPPORTED, pipeline->transport_place, "pipeline.transport: nccl is not available yet");
+        return gp_fail_at(err, GP_UNSUPPORTED, pipeline->transport_place,
+                          "pipeline.transport: nccl is not available yet");
     return GP_OK;
 }
 

@@ -90,7 +90,7 @@ typedef struct gp_pipeline_config {
     bool transport_given, timeout_given;
     gp_place transport_place;
     double timeout; /* seconds without a sign of life after which a process counts as lost */
-    bool lockstep; /* auto resolved: on for gpipe on GPUs alone, which copy beside computing. Only gpipe has it */
+    bool lockstep;  /* auto resolved: on for gpipe on GPUs alone, which copy beside computing. Only gpipe has it */
 } gp_pipeline_config;
 
 typedef enum gp_optimizer_kind { GP_OPTIMIZER_SGD, GP_OPTIMIZER_ADAM, GP_OPTIMIZER_ADAMW } gp_optimizer_kind;

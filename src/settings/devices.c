@@ -9,8 +9,8 @@
 enum { MAX_THREADS = 1024 };
 
 bool gp_device_configs_equal(const gp_device_config *a, const gp_device_config *b) {
-    return strcmp(a->kind, b->kind) == 0 && a->index == b->index && a->threads == b->threads && a->memory == b->memory &&
-           a->rank == b->rank;
+    return strcmp(a->kind, b->kind) == 0 && a->index == b->index && a->threads == b->threads &&
+           a->memory == b->memory && a->rank == b->rank;
 }
 
 /* One entry of the list, which stands for `count` equal workers. */
@@ -32,7 +32,11 @@ typedef struct entry {
     }
 
 static const gp_key cpu_keys[] = {
-    {"threads", &gp_int_type, AT(device.threads), .unsaid = "1", .integer = {1, MAX_THREADS}}, MEMORY, RANK, COUNT, {0}};
+    {"threads", &gp_int_type, AT(device.threads), .unsaid = "1", .integer = {1, MAX_THREADS}},
+    MEMORY,
+    RANK,
+    COUNT,
+    {0}};
 static const gp_key other_keys[] = {MEMORY, RANK, COUNT, {0}};
 static const gp_key_kind devices[] = {
     {"cpu", .options = {.keys = cpu_keys, .alone = GP_ALONE_UNNAMED}},
@@ -60,7 +64,8 @@ static gp_status read_name(const gp_choice *choice, const char *what, entry *out
                          : suggestion.text[0]                    ? suggestion.text
                                                                  : "; this version has cpu");
     }
-    out->device = (gp_device_config){.kind = kind->name, .index = (int)value, .threads = 1, .rank = -1, .place = choice->place};
+    out->device =
+        (gp_device_config){.kind = kind->name, .index = (int)value, .threads = 1, .rank = -1, .place = choice->place};
     *options = &kind->options;
     return GP_OK;
 }

@@ -118,10 +118,9 @@ static const gp_key pipeline_keys[] = {
     {"checkpoint", &gp_table_type, .table = &gp_checkpoint_table, .unsaid = "except_last",
      .place = AT(checkpoint_place)},
     {"lockstep", &lockstep_type, .names = lockstep_names, .unsaid = "auto"},
-    {"transport", &gp_choice_type, AT(transport), .unsaid = "auto", .names = transports,
-     .place = AT(transport_place), GP_IF_GIVEN(AT(transport_given))},
-    {"timeout", &gp_number_type, AT(timeout), .unsaid = "60", .number = {1, 86400, 0},
-     GP_IF_GIVEN(AT(timeout_given))},
+    {"transport", &gp_choice_type, AT(transport), .unsaid = "auto", .names = transports, .place = AT(transport_place),
+     GP_IF_GIVEN(AT(transport_given))},
+    {"timeout", &gp_number_type, AT(timeout), .unsaid = "60", .number = {1, 86400, 0}, GP_IF_GIVEN(AT(timeout_given))},
     {"pin", &gp_boolean_type, AT(pin), .unsaid = "false", GP_IF_GIVEN(AT(pin_given))},
     {0},
 };

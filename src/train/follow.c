@@ -64,7 +64,8 @@ static gp_status take(void *context, bool training, int64_t epoch, int64_t index
 /* ---- one configuration ------------------------------------------------------------------------------------------- */
 
 static gp_status open_session(follower *f, gp_error *err) {
-    const gp_config like = {.path = (char *)"the configuration of process 0", .folder = (char *)"/", .file_text = (char *)""};
+    const gp_config like = {
+        .path = (char *)"the configuration of process 0", .folder = (char *)"/", .file_text = (char *)""};
     gp_wire *wire = gp_processes_wire(f->processes);
     gp_yaml_document *document = NULL;
     gp_config *config = NULL;
@@ -114,8 +115,7 @@ static gp_status follow(follower *f, gp_error *err) {
     for (bool goes_on = true; goes_on;) {
         const gp_feed feed = {f, take};
         GP_RETURN_IF_FAILED(open_run(f, step, err));
-        GP_RETURN_IF_FAILED(
-            gp_run_follow(f->run, gp_session_loads(f->session) ? &feed : NULL, &goes_on, err));
+        GP_RETURN_IF_FAILED(gp_run_follow(f->run, gp_session_loads(f->session) ? &feed : NULL, &goes_on, err));
         close_run(f);
         step = f->session->until;
         if (goes_on) GP_RETURN_IF_FAILED(gp_session_change(f->session, err));

@@ -25,8 +25,8 @@ typedef struct gp_train_options {
     double patience; /* seconds before a long first step is reported (first_step.h); 0: the usual ones */
     gp_trace_options trace;
     gp_capture_options capture;
-    const gp_resume *resume;   /* what the run goes on from; NULL: it begins */
-    gp_processes *processes;   /* of which this is process 0; NULL: it is alone */
+    const gp_resume *resume; /* what the run goes on from; NULL: it begins */
+    gp_processes *processes; /* of which this is process 0; NULL: it is alone */
 } gp_train_options;
 
 /* GP_INTERRUPTED, without a sentence: the run was asked to stop, and is saved. An evaluation under way is given up then
