@@ -122,7 +122,7 @@ static socklen_t fill_address(struct sockaddr_storage *out, bool six, const unsi
 }
 
 static int port_of(int socket) {
-    struct sockaddr_storage at;
+    struct sockaddr_storage at = {0};
     socklen_t length = sizeof at;
     if (getsockname(socket, (struct sockaddr *)&at, &length) != 0) return 0;
     return at.ss_family == AF_INET6 ? ntohs(((struct sockaddr_in6 *)(void *)&at)->sin6_port)
@@ -263,7 +263,8 @@ static gp_status join_first(gp_guard *guard, const gp_guard_door *door, gp_error
     hello mine, theirs;
     unsigned char header[HEADER];
     describe(&mine, door);
-    for (double seconds = 2; gp_now() < until; seconds *= 2) {
+    int seconds = 2; /* for an address, more each round */
+    for (; gp_now() < until; seconds *= 2) {
         for (int a = 0; a < door->count; a++) {
             peer *its = &guard->peers[0];
             its->socket = connect_to(door, a, gp_now() + seconds);
