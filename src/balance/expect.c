@@ -47,12 +47,21 @@ void gp_durations_fini(gp_durations *durations) {
     durations->stage = NULL;
 }
 
+/* Of the stage's gradients, in its shard. */
+static double own_share(const gp_durations *d, int stage) {
+    const gp_stage_plan *plan = &d->plan->stage[stage];
+    gp_share shard = gp_stage_plan_shard(plan, d->plan->stages, d->plan->stages->stage[stage].replica);
+    return plan->grads_bytes ? (double)shard.count / (double)plan->grads_bytes : 0;
+}
+
 /* The profile has one time for all that is done once per mini-batch: the loss's total, norms, clipping, statistics and
  * updates. Here the step has all of it. If the backward updates the parameters, the backward has all of it, since the
- * updates take most: one worker has both, so the length of the step is the same. */
+ * updates take most: one worker has both, so the length of the step is the same. If replicas share out the updates, an
+ * update has its shard's share of it. */
 static double profiled_seconds(const gp_durations *d, const gp_instr *instr) {
     const double *stage = d->stage[instr->stage];
-    bool consumes = d->plan->stage[instr->stage].consumes;
+    const gp_stage_plan *its_plan = &d->plan->stage[instr->stage];
+    bool consumes = its_plan->consumes;
     gp_share its = gp_mini_share(d->mini, &d->plan->stages->stage[instr->stage], instr->micro);
     double share = (double)its.count / (double)d->profile->identity.samples;
     switch (instr->op) {
@@ -63,7 +72,8 @@ static double profiled_seconds(const gp_durations *d, const gp_instr *instr) {
                (consumes ? stage[GP_PROFILE_TIME_UPDATE] : 0);
     case GP_INSTR_BACKWARD_INPUT: return share * stage[GP_PROFILE_TIME_BACKWARD_INPUT];
     case GP_INSTR_BACKWARD_WEIGHT: return share * stage[GP_PROFILE_TIME_BACKWARD_WEIGHT];
-    case GP_INSTR_STEP: return consumes ? 0 : stage[GP_PROFILE_TIME_UPDATE];
+    case GP_INSTR_UPDATE: return own_share(d, instr->stage) * stage[GP_PROFILE_TIME_UPDATE];
+    case GP_INSTR_STEP: return consumes || its_plan->shards ? 0 : stage[GP_PROFILE_TIME_UPDATE];
     default: return 0;
     }
 }

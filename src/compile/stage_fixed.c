@@ -169,21 +169,28 @@ static void place_stats(gp_stage_plan *plan, const gp_stage_request *request) {
     }
 }
 
-gp_share gp_stage_plan_shard(const gp_stage_plan *plan, const gp_stages *stages, int replica) {
-    int64_t units = (int64_t)(plan->grads_bytes / GP_ALIGNMENT);
-    gp_share its = gp_share_of(units, stages->stage[plan->stage].replicas, replica);
-    return (gp_share){its.first * GP_ALIGNMENT, its.count * GP_ALIGNMENT};
+/* Those of trained parameters first, in one piece. */
+static void place_masters(gp_stage_plan *plan) {
+    for (int frozen = 0; frozen < 2; frozen++) {
+        for (int i = 0; i < plan->param_count; i++)
+            if (plan->params[i].trained == !frozen)
+                plan->params[i].master = reserve(plan, GP_MEMORY_PARAMETERS, plan->params[i].stored);
+        if (!frozen) plan->trained_end = plan->fixed;
+    }
 }
 
-static void place_grads(gp_stage_plan *plan, const gp_stage_request *request) {
+static gp_status place_grads(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err) {
     const gp_stage *stage = gp_stage_of(plan, request);
     plan->grads = plan->fixed;
     for (int i = 0; i < plan->param_count; i++)
         if (plan->params[i].trained && !plan->consumes)
             plan->params[i].grad = reserve(plan, GP_MEMORY_GRADIENTS, plan->params[i].grad_bytes);
     plan->grads_bytes = plan->fixed - plan->grads;
+    GP_RETURN_IF_FAILED(gp_stage_place_shards(plan, request, err));
     size_t shard = (size_t)gp_stage_plan_shard(plan, request->stages, stage->replica).count;
     plan->parts = reserve(plan, GP_MEMORY_COPIES, shard * (size_t)(stage->replicas - 1));
+    if (request->stages->norms) plan->blocks = reserve(plan, GP_MEMORY_STATISTICS, plan->block_count * sizeof(double));
+    return GP_OK;
 }
 
 gp_status gp_stage_place_fixed(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err) {
@@ -193,14 +200,13 @@ gp_status gp_stage_place_fixed(gp_stage_plan *plan, const gp_stage_request *requ
     plan->scalars = reserve(plan, GP_MEMORY_STATISTICS, sizeof(gp_step_scalars));
     place_stats(plan, request);
     place_squares(plan, request);
-    for (int i = 0; i < plan->param_count; i++)
-        plan->params[i].master = reserve(plan, GP_MEMORY_PARAMETERS, plan->params[i].stored);
+    place_masters(plan);
     for (int i = 0; i < plan->param_count; i++)
         plan->params[i].copy.offset = reserve(plan, GP_MEMORY_WORKING, plan->params[i].copy.bytes);
-    place_grads(plan, request);
+    GP_RETURN_IF_FAILED(place_grads(plan, request, err));
     for (int i = 0; i < plan->param_count; i++)
         for (int s = 0; s < request->update.states && plan->params[i].trained; s++)
-            plan->params[i].state[s] = reserve(plan, GP_MEMORY_OPTIMIZER, plan->params[i].stored);
+            plan->params[i].state[s] = reserve(plan, GP_MEMORY_OPTIMIZER, (size_t)plan->params[i].own.count);
     return GP_OK;
 }
 

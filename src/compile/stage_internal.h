@@ -62,15 +62,21 @@ gp_address gp_stage_scalars_address(const gp_stage_plan *plan);
 /* Of a parameter's square. */
 gp_address gp_stage_square_address(const gp_stage_plan *plan, const gp_stages *stages, const gp_param_plan *param);
 
-/* The update of one parameter from its gradient at `grad`. `thing`: as large as the master, for the gradient in the
- * master's format; not used if it has that format already. */
+/* The update of what this replica updates of one parameter, from its gradient at `grad`. `thing`: as large as the
+ * master, for the gradient in the master's format; not used if it has that format already. */
 GP_MUST_USE gp_status gp_stage_update(const gp_stage_plan *plan, const gp_stage_request *request,
                                       const gp_param_plan *param, gp_staged_operand grad, int thing,
                                       gp_staged_list *list, gp_error *err);
 
+/* The sums of blocks of what this replica adds up of a parameter's gradient. */
+GP_MUST_USE gp_status gp_stage_square_blocks(const gp_stage_plan *plan, const gp_stage_request *request,
+                                             const gp_param_plan *param, gp_staged_list *list, gp_error *err);
+
 /* Steps of gp_stage_plan_init. */
 GP_MUST_USE gp_status gp_stage_choose_formats(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err);
 GP_MUST_USE gp_status gp_stage_place_fixed(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err);
+/* Once the gradients have their places. */
+GP_MUST_USE gp_status gp_stage_place_shards(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err);
 GP_MUST_USE gp_status gp_stage_place_received(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err);
 GP_MUST_USE gp_status gp_stage_compile(gp_stage_plan *plan, const gp_stage_request *request, gp_sized *sized,
                                        gp_error *err);
@@ -79,6 +85,8 @@ GP_MUST_USE gp_status gp_stage_find_users(const gp_stage_plan *plan, const gp_st
                                           gp_error *err);
 GP_MUST_USE gp_status gp_stage_compile_norm(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err);
 GP_MUST_USE gp_status gp_stage_compile_reduce(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err);
+/* Of its own shard; empty if the stage does not shard. */
+GP_MUST_USE gp_status gp_stage_compile_update(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err);
 GP_MUST_USE gp_status gp_stage_compile_refresh(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err);
 
 #endif

@@ -42,6 +42,8 @@ gp_status gp_stage_plan_init(gp_stage_plan *plan, const gp_stage_request *reques
     gp_stage_plan_fit(plan, &plan->refresh);
     GP_RETURN_IF_FAILED(gp_stage_compile_reduce(plan, request, err));
     gp_stage_plan_fit(plan, &plan->reduce);
+    GP_RETURN_IF_FAILED(gp_stage_compile_update(plan, request, err));
+    gp_stage_plan_fit(plan, &plan->update);
     if (!request->stages->norms) return GP_OK;
     GP_RETURN_IF_FAILED(gp_stage_compile_norm(plan, request, err));
     gp_stage_plan_fit(plan, &plan->norm);
@@ -65,9 +67,11 @@ void gp_stage_plan_fini(gp_stage_plan *plan) {
     free(plan->choices);
     free(plan->params);
     free(plan->stats);
+    free(plan->cuts);
     gp_routine_fini(&plan->refresh);
     gp_routine_fini(&plan->norm);
     gp_routine_fini(&plan->clip);
     gp_routine_fini(&plan->reduce);
+    gp_routine_fini(&plan->update);
     *plan = (gp_stage_plan){0};
 }

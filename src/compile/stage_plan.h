@@ -86,9 +86,18 @@ typedef struct gp_param_plan {
     gp_format grad_format;
     size_t grad; /* GP_NO_OFFSET: it has no gradient, or one that does not stay (gp_stage_plan.consumes) */
     size_t grad_bytes;
+    gp_share own;         /* bytes of the master that this replica updates; its states are of these */
+    size_t block;         /* if the stage shards: which of its blocks is the gradient's first */
     size_t square;        /* where norms are found: which of the stage's squares its gradient's is */
     gp_working_copy copy; /* bytes 0: none */
 } gp_param_plan;
+
+/* Where a shard begins. */
+typedef struct gp_shard_cut {
+    int param;    /* which of the stage's; their number: behind the last one */
+    size_t first; /* byte of its gradient, and of its master */
+    size_t grad;  /* likewise, from where the stage's gradients begin */
+} gp_shard_cut;
 
 /* STATS of one node: one after another for each micro-batch, and if replicas merge them, for each replica. */
 typedef struct gp_stats_plan {
@@ -149,6 +158,14 @@ typedef struct gp_stage_plan {
     /* If it has: where its gradients begin, how many bytes they are in all, and where the others' parts of its own
      * shard lie, one after another. */
     size_t grads, grads_bytes, parts;
+    /* If its replicas share out the updates (gp_stage_shards): where each shard begins, and the last one ends; the
+     * update of its own shard; the end of the masters of trained parameters. Where norms are found, besides: the sums
+     * of all blocks of squares of its gradients, of `square_block` bytes each. */
+    bool shards;
+    gp_shard_cut *cuts; /* [replicas + 1] */
+    gp_routine update;
+    size_t trained_end;
+    size_t square_block, blocks, block_count;
 
     /* The stage's part of its worker's arena. */
     size_t base;                                           /* from the arena's start */
@@ -165,6 +182,10 @@ typedef struct gp_stage_plan {
 /* The shard of a stage's gradients that a replica adds up, as bytes from where they begin. Shards begin where
  * everything is aligned. */
 gp_share gp_stage_plan_shard(const gp_stage_plan *plan, const gp_stages *stages, int replica);
+/* If the stage shards: the masters that a replica updates, and the sums of blocks that it finds, as bytes from the
+ * stage's start. */
+gp_share gp_stage_plan_masters(const gp_stage_plan *plan, int replica);
+gp_share gp_stage_plan_blocks(const gp_stage_plan *plan, int replica);
 
 /* A size of micro-batch, and which programs meet it. */
 typedef struct gp_micro_size {

@@ -1,4 +1,5 @@
-/* The sum of the replicas' gradients, of one replica's own shard: from the first replica to the last. */
+/* The sum of the replicas' gradients, of one replica's own shard: from the first replica to the last. And the sums of
+ * the shard's blocks of squares, if replicas share out the updates: none of them has all gradients. */
 #include <stdlib.h>
 
 #include "compile/stage_internal.h"
@@ -31,6 +32,9 @@ gp_status gp_stage_compile_reduce(gp_stage_plan *plan, const gp_stage_request *r
     gp_status status = GP_OK;
     for (int r = 1; r < stage->replicas && !none && status == GP_OK; r++)
         status = stage_addition(plan, request, r, &list, err);
+    for (int i = 0; i < plan->param_count && plan->shards && request->stages->norms && status == GP_OK; i++)
+        if (plan->params[i].trained && plan->params[i].own.count > 0)
+            status = gp_stage_square_blocks(plan, request, &plan->params[i], &list, err);
     if (status == GP_OK) status = gp_routine_build(&list, NULL, NULL, 0, request->unshared, NULL, &plan->reduce, err);
     free(list.items);
     return status;

@@ -1,8 +1,8 @@
 /* The routines of a mini-batch: the loss's total, the step, and the refresh. The step commits statistics, brings
  * gradients into the format of the parameters, updates the parameters and refreshes working copies. The updates may
- * stand in the backward pass instead (stage_consume.c). The refresh alone
- * is for parameters that were written from outside. An update goes from element to element and needs no order; padding
- * stays zero in it. */
+ * stand in the backward pass instead (stage_consume.c), or in a routine of their own, if replicas share them out. The
+ * refresh alone is for parameters that were written from outside. An update goes from element to element and needs no
+ * order; padding stays zero in it. */
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -97,12 +97,13 @@ static void set_attributes(const gp_update *update, const gp_param_spec *spec, g
 gp_status gp_stage_update(const gp_stage_plan *plan, const gp_stage_request *request, const gp_param_plan *param,
                           gp_staged_operand grad, int thing, gp_staged_list *list, gp_error *err) {
     GP_RETURN_IF_FAILED(stage_grad(plan, request, param, grad, thing, list, &grad, err));
+    grad.fixed.offset += grad.thing < 0 ? (size_t)param->own.first : 0;
     gp_op_desc desc;
     gp_op_desc_init(&desc, request->update.op);
     set_attributes(&request->update, &request->stages->graph->params[param->param].spec, &desc);
     gp_staged_op op = {.node = -1, .owner = param->param + 1, .always = true};
     for (int i = 0; i < GP_MAX_OPERANDS; i++) op.operand[i].thing = -1;
-    gp_tensor tensor = gp_stage_flat_tensor(request, param->stored);
+    gp_tensor tensor = gp_stage_flat_tensor(request, (size_t)param->own.count);
     int64_t scalars = (int64_t)sizeof(gp_step_scalars);
     desc.operand[0] = gp_tensor_plain(GP_U8, 1, &scalars);
     op.operand[0].fixed = gp_stage_scalars_address(plan);
@@ -114,27 +115,36 @@ gp_status gp_stage_update(const gp_stage_plan *plan, const gp_stage_request *req
     }
     int last = gp_op_operand_count(request->update.op) - 1;
     desc.operand[last] = tensor;
-    op.operand[last] = gp_stage_fixed(param->master);
+    op.operand[last] = gp_stage_fixed(param->master + (size_t)param->own.first);
     GP_RETURN_IF_FAILED(gp_stage_prepare_own(plan, request, &desc, &op.prepared, err));
     return gp_staged_add(list, op, err);
 }
 
-static gp_status build_step(const gp_stage_plan *plan, const gp_stage_request *request, gp_staged_list *list,
-                            gp_routine *out, gp_error *err) {
+/* The list, and the updates and refreshes of trained parameters. */
+static gp_status build_step(const gp_stage_plan *plan, const gp_stage_request *request, bool updates, bool refreshes,
+                            gp_staged_list *list, gp_routine *out, gp_error *err) {
     gp_thing *things = NULL;
     gp_status status = GP_NEW(&things, plan->param_count, err);
     for (int i = 0; i < plan->param_count && status == GP_OK; i++) {
         const gp_param_plan *param = &plan->params[i];
         things[i].bytes = param->stored;
-        if (!param->trained || plan->consumes) continue;
+        if (!param->trained || !updates || param->own.count == 0) continue;
         status = gp_stage_update(plan, request, param, gp_stage_fixed(param->grad), i, list, err);
     }
     /* Behind all updates, so that these stand together. */
-    for (int i = 0; i < plan->param_count && status == GP_OK; i++)
+    for (int i = 0; i < plan->param_count && refreshes && status == GP_OK; i++)
         if (plan->params[i].trained) status = stage_refresh(plan, request, &plan->params[i], list, err);
     if (status == GP_OK)
         status = gp_routine_build(list, NULL, things, (size_t)plan->param_count, request->unshared, NULL, out, err);
     free(things);
+    return status;
+}
+
+gp_status gp_stage_compile_update(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err) {
+    gp_staged_list list = {0};
+    if (!plan->shards) return GP_OK;
+    gp_status status = build_step(plan, request, true, false, &list, &plan->update, err);
+    free(list.items);
     return status;
 }
 
@@ -150,7 +160,8 @@ gp_status gp_stage_mini_batch(const gp_stage_plan *plan, const gp_stage_request 
             status = stage_passes(plan, request, node, pieces, samples, last, GP_PASS_COMMIT, &steps, err);
     }
     if (status == GP_OK) status = gp_routine_build(&totals, NULL, NULL, 0, request->unshared, NULL, total, err);
-    if (status == GP_OK && training) status = build_step(plan, request, &steps, step, err);
+    bool updates = !plan->consumes && !plan->shards;
+    if (status == GP_OK && training) status = build_step(plan, request, updates, true, &steps, step, err);
     free(totals.items);
     free(steps.items);
     return status;

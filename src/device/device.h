@@ -51,7 +51,9 @@ enum { GP_RUN_MANY = 256 };
 struct gp_device_kind {
     const char *name;
     unsigned computes; /* bit gp_dtype: it has ops that compute in it */
-    bool on_host;      /* its memory is the host's: any thread may read what an event that has happened stands behind */
+    int64_t
+        square_block; /* elements of the blocks that square_sum adds up; square_blocks has blocks of no other size */
+    bool on_host;     /* its memory is the host's: any thread may read what an event that has happened stands behind */
 
     size_t beside; /* bytes that an open device takes of its memory beside what is reserved, about */
     /* NULL: none. Memory of the host that a stream pins to copy so many bytes in a step, about. Pure. */

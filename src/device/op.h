@@ -142,6 +142,10 @@ typedef struct gp_dropout_attributes {
     uint32_t reserved;
 } gp_dropout_attributes;
 
+typedef struct gp_blocks_attributes {
+    int64_t elements; /* of each block but the last */
+} gp_blocks_attributes;
+
 typedef struct gp_clip_attributes {
     double max_norm; /* 0: the norm is found, and nothing is clipped */
 } gp_clip_attributes;
@@ -175,7 +179,8 @@ typedef struct gp_adam_attributes {
 /* The structs above, by the name that a row of op_table.inc gives. */
 #define GP_ATTRIBUTES_MAP(X)                                                                                           \
     X(conv)                                                                                                            \
-    X(pool) X(norm) X(group_norm) X(activation) X(dropout) X(clip) X(cross_entropy) X(element_loss) X(sgd) X(adam)
+    X(pool)                                                                                                            \
+    X(norm) X(group_norm) X(activation) X(dropout) X(blocks) X(clip) X(cross_entropy) X(element_loss) X(sgd) X(adam)
 
 enum gp_op_flags {
     GP_OP_ACCUMULATE = 1, /* weight gradients: add to what they write instead of overwriting it */

@@ -212,6 +212,14 @@ static gp_status rule_element_loss(const gp_op_desc *desc, gp_op_sizes *sizes, g
     return gp_op_refuse(desc, err, "%u is not a function of elements, or reserved is not 0", loss->function);
 }
 
+static gp_status rule_blocks(const gp_op_desc *desc, gp_op_sizes *sizes, gp_error *err) {
+    int64_t elements = desc->attributes.blocks.elements;
+    if (elements < 1)
+        return gp_op_refuse(desc, err, "blocks of %lld elements, which must be at least 1", (long long)elements);
+    *gp_op_size(sizes, 'p') = (gp_tensor_elements(&desc->operand[GP_SQUARE_BLOCKS_X]) + elements - 1) / elements;
+    return GP_OK;
+}
+
 static gp_status rule_clip(const gp_op_desc *desc, gp_op_sizes *sizes, gp_error *err) {
     double most = desc->attributes.clip.max_norm;
     (void)sizes;

@@ -136,24 +136,33 @@ static int stage_of_param(const gp_plan *plan, int param) {
     return plan->stages->stage_of_node[plan->graph->params[param].node];
 }
 
+/* What a replica has of a tensor: all of a parameter, and of a state what belongs to its own part of the parameter. A
+ * parameter of which it has a part lies in PyTorch's order. */
 static gp_block param_block(const gp_stage_plan *stage, const gp_tensor_copy *copy) {
     const gp_param_plan *its = gp_stage_plan_param(stage, copy->param);
-    size_t offset = copy->state < 0 ? its->master : its->state[copy->state];
-    return (gp_block){stage->worker, stage->base + offset, its->bytes, copy->host, its};
+    if (copy->state < 0) return (gp_block){stage->worker, stage->base + its->master, its->bytes, copy->host, its};
+    size_t offset = stage->base + its->state[copy->state];
+    if (its->own.count == (int64_t)its->stored) return (gp_block){stage->worker, offset, its->bytes, copy->host, its};
+    char *host = copy->host ? (char *)copy->host + its->own.first : NULL; /* another process has it */
+    return (gp_block){stage->worker, offset, (size_t)its->own.count, host, NULL};
 }
 
-/* Replicas have the same: reads are from the first, writes go to all. */
+/* Replicas have the same parameters: reads are from the first, writes go to all. A state that they share out lies in
+ * parts on some of them. */
 static gp_status list_blocks(const gp_run *run, bool in, const gp_tensor_copy *copies, int count, gp_block **out,
                              size_t *block_count, gp_error *err) {
     const gp_plan *plan = run->plan;
     gp_block *blocks = NULL;
     size_t most = 0, used = 0;
-    for (int i = 0; i < count; i++)
-        most += in ? (size_t)plan->stages->stage[stage_of_param(plan, copies[i].param)].replicas : 1;
+    for (int i = 0; i < count; i++) most += (size_t)plan->stages->stage[stage_of_param(plan, copies[i].param)].replicas;
     GP_RETURN_IF_FAILED(GP_NEW(&blocks, most, err));
     for (int i = 0; i < count; i++) {
-        int first = stage_of_param(plan, copies[i].param), replicas = in ? plan->stages->stage[first].replicas : 1;
-        for (int r = 0; r < replicas; r++) blocks[used++] = param_block(&plan->stage[first + r], &copies[i]);
+        int first = stage_of_param(plan, copies[i].param), replicas = plan->stages->stage[first].replicas;
+        bool shared = copies[i].state >= 0 && plan->stage[first].shards;
+        for (int r = 0; r < (in || shared ? replicas : 1); r++) {
+            blocks[used] = param_block(&plan->stage[first + r], &copies[i]);
+            used += blocks[used].bytes > 0;
+        }
     }
     *out = blocks;
     *block_count = used;

@@ -53,6 +53,7 @@ const gp_routine *gp_instr_routine(const gp_mini_plan *mini, const gp_stage_plan
     case GP_INSTR_NORM: return &stage->norm;
     case GP_INSTR_CLIP: return &stage->clip;
     case GP_INSTR_REDUCE: return &stage->reduce;
+    case GP_INSTR_UPDATE: return &stage->update;
     case GP_INSTR_TOTAL: return &mini->total[instr->stage];
     default: return NULL;
     }
@@ -150,6 +151,16 @@ static gp_move part_move(const gp_plan *plan, const gp_mini_plan *mini, const gp
         move.source = stats_offset(plan, mini, its, sender, replica, n, &move.bytes);
         break;
     case GP_PART_GRADIENTS: gradient_move(plan, its, from, at, &move); break;
+    case GP_PART_BLOCKS:
+    case GP_PART_PARAMETERS: {
+        gp_share (*find)(const gp_stage_plan *, int) =
+            its->part == GP_PART_BLOCKS ? gp_stage_plan_blocks : gp_stage_plan_masters;
+        gp_share there = find(sender, replica);
+        move.offset = (size_t)find(stage, replica).first;
+        move.source = (size_t)there.first;
+        move.bytes = (size_t)there.count;
+        break;
+    }
     }
     move.offset += stage->base;
     move.source += sender->base;

@@ -14,7 +14,7 @@ typedef struct cursor {
 /* The routines of a stage, by number; NULL: there are no more. */
 static const gp_routine *routine_at(const gp_plan *plan, int stage, int n) {
     const gp_stage_plan *its = &plan->stage[stage];
-    const gp_routine *const others[] = {&its->norm, &its->clip, &its->reduce, &its->refresh};
+    const gp_routine *const others[] = {&its->norm, &its->clip, &its->reduce, &its->update, &its->refresh};
     enum { OTHERS = sizeof others / sizeof *others };
     if (n < its->sized_count * GP_ROUTINES) return &its->sized[n / GP_ROUTINES].routine[n % GP_ROUTINES];
     n -= its->sized_count * GP_ROUTINES;

@@ -78,7 +78,10 @@ static gp_status check_shares(const gp_plan *plan, gp_place place, gp_error *err
 }
 
 static gp_status make_stages(gp_plan *plan, const gp_plan_request *request, gp_error *err) {
-    gp_stages_request its = {.graph = request->graph, .layers = request->layers, .numbers = request->stages};
+    gp_stages_request its = {.graph = request->graph,
+                             .layers = request->layers,
+                             .numbers = request->stages,
+                             .shards = request->shard_optimizer};
     int *replicas = NULL;
     int64_t *samples = NULL;
     gp_status status = GP_NEW(&samples, 2 * plan->mini_count, err);

@@ -37,13 +37,14 @@ typedef struct gp_plan_request {
     const int *process;            /* [worker] the process that has it; NULL: all are in one */
     int processes, rank;           /* how many there are, and which one makes this plan; 0: one */
     gp_update update;
-    double clip_norm; /* > 0: gradients are clipped to this norm of them all (torch.nn.utils.clip_grad_norm_);
-                         a step whose norm is not finite changes nothing */
-    bool norms;       /* the norm is found also where nothing is clipped; changes no result */
-    bool predict;     /* evaluations keep what the loss is given, for gp_run_prediction */
-    bool unfused;     /* each op by itself where the device could do several as one; changes no bit (for tests) */
-    bool unshared;    /* no two buffers of a routine are packed over one another; changes no bit (for tests) */
-    int64_t batch;    /* samples of a full mini-batch */
+    double clip_norm;     /* > 0: gradients are clipped to this norm of them all (torch.nn.utils.clip_grad_norm_);
+                             a step whose norm is not finite changes nothing */
+    bool shard_optimizer; /* replicas of a stage share out its optimizer state, and the updates; changes no result */
+    bool norms;           /* the norm is found also where nothing is clipped; changes no result */
+    bool predict;         /* evaluations keep what the loss is given, for gp_run_prediction */
+    bool unfused;         /* each op by itself where the device could do several as one; changes no bit (for tests) */
+    bool unshared;        /* no two buffers of a routine are packed over one another; changes no bit (for tests) */
+    int64_t batch;        /* samples of a full mini-batch */
     int micro_batches;
     gp_schedule schedule;                  /* says how many workers the stages are on */
     gp_checkpoint_mode checkpoint;         /* of every stage */

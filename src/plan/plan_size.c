@@ -38,7 +38,10 @@ static uint64_t count_once(const gp_stages *stages) {
     for (size_t c = 0; c < stages->collective_count; c++)
         if (stages->collectives[c].part != GP_PART_LOSSES)
             count += stages->collectives[c].contributors.count + stages->collectives[c].collectors.count;
-    for (int s = 0; s < stages->count; s++) count += stages->stage[s].replicas > 1; /* reduce */
+    for (int s = 0; s < stages->count; s++) {
+        count += stages->stage[s].replicas > 1; /* reduce */
+        count += gp_stage_shards(stages, s);    /* update */
+    }
     return count + (stages->norms ? (uint64_t)stages->numbers + 1 : 0);
 }
 

@@ -50,6 +50,8 @@ static const char *part_text(gp_part_kind part) {
     case GP_PART_LOSSES: return "losses of replicas";
     case GP_PART_STATISTICS: return "statistics of replicas";
     case GP_PART_GRADIENTS: return "gradients of replicas";
+    case GP_PART_BLOCKS: return "squares of replicas";
+    case GP_PART_PARAMETERS: return "parameters of replicas";
     }
     return "?";
 }

@@ -85,6 +85,7 @@ static mark_kind kind_of(const gp_instr *instr) {
     case GP_INSTR_CLIP:
     case GP_INSTR_TOTAL:
     case GP_INSTR_REDUCE:
+    case GP_INSTR_UPDATE:
     case GP_INSTR_STEP: return MARK_UPDATE;
     default: return MARK_NONE;
     }

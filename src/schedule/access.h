@@ -94,7 +94,9 @@ typedef enum gp_access_variant {
     X(TOTAL, "total", GP_COMPUTES, 0, NO_SLOTS)                                                                        \
     /* sum of the replicas' gradients, of the stage's own shard */                                                     \
     X(REDUCE, "reduce", GP_COMPUTES, 0, NO_SLOTS)                                                                      \
-    /* commits statistics; updates the parameters that no backward has updated; last */                                \
+    /* updates the replica's own shard of the parameters, if replicas share them out */                                \
+    X(UPDATE, "update", GP_COMPUTES, 0, NO_SLOTS)                                                                      \
+    /* commits statistics; updates the parameters that no backward and no `update` has updated; last */                \
     X(STEP, "step", GP_COMPUTES, 0, NO_SLOTS)                                                                          \
     /* says that the stage's part of a collective can be read */                                                       \
     X(POST, "post", GP_HAS_COLLECTIVE, 0, NO_SLOTS)                                                                    \

@@ -62,12 +62,14 @@ static gp_status emit_exchange(generator *g, int stage, gp_error *err) {
     const gp_stages *stages = g->request->stages;
     for (size_t c = 0; c < stages->collective_count; c++) {
         const gp_collective *its = &stages->collectives[c];
-        if (!gp_collective_is_mutual(its) || gp_indices_find(&its->contributors, stage) < 0) continue;
+        if (!gp_collective_is_mutual(its) || its->part == GP_PART_PARAMETERS) continue;
+        if (gp_indices_find(&its->contributors, stage) < 0) continue;
         GP_RETURN_IF_FAILED(emit_member(g, GP_INSTR_POST, c, stage, err));
         GP_RETURN_IF_FAILED(emit_member(g, GP_INSTR_COLLECT, c, stage, err));
         if (its->kind == GP_COLLECTIVE_SCATTER) GP_RETURN_IF_FAILED(emit(g, GP_INSTR_REDUCE, stage, 0, 0, err));
     }
-    return GP_OK;
+    GP_RETURN_IF_FAILED(emit_collectives(g, GP_INSTR_POST, GP_PART_BLOCKS, stage, err));
+    return emit_collectives(g, GP_INSTR_COLLECT, GP_PART_BLOCKS, stage, err);
 }
 
 static const gp_stage *stage_of(const generator *g, const gp_task *task) {
@@ -209,6 +211,18 @@ static gp_status emit_norms_of_replicas(generator *g, gp_error *err) {
     return GP_OK;
 }
 
+/* What the worker's stages update of their parameters, and what their other replicas do. */
+static gp_status emit_updates(generator *g, gp_error *err) {
+    const gp_stages *stages = g->request->stages;
+    for (int s = stages->count - 1; s >= 0; s--) {
+        if (gp_programs_worker(g->programs, s) != g->worker || !gp_stage_shards(stages, s)) continue;
+        GP_RETURN_IF_FAILED(emit(g, GP_INSTR_UPDATE, s, 0, 0, err));
+        GP_RETURN_IF_FAILED(emit_collectives(g, GP_INSTR_POST, GP_PART_PARAMETERS, s, err));
+        GP_RETURN_IF_FAILED(emit_collectives(g, GP_INSTR_COLLECT, GP_PART_PARAMETERS, s, err));
+    }
+    return GP_OK;
+}
+
 static gp_status emit_end(generator *g, gp_error *err) {
     const gp_stages *stages = g->request->stages;
     int root = gp_stages_root(stages);
@@ -221,6 +235,7 @@ static gp_status emit_end(generator *g, gp_error *err) {
         if (gp_programs_worker(g->programs, s) == g->worker)
             GP_RETURN_IF_FAILED(emit_collectives(g, GP_INSTR_COLLECT, GP_PART_SCALARS, s, err));
     if (!stages->norms) GP_RETURN_IF_FAILED(emit_exchanges(g, err));
+    GP_RETURN_IF_FAILED(emit_updates(g, err));
     for (int s = 0; s < stages->count; s++)
         if (gp_programs_worker(g->programs, s) == g->worker) GP_RETURN_IF_FAILED(emit(g, GP_INSTR_STEP, s, 0, 0, err));
     return GP_OK;

@@ -85,6 +85,7 @@ static act act_of(const issuer *p, const gp_instr *instr) {
     case GP_INSTR_BACKWARD:
     case GP_INSTR_BACKWARD_INPUT:
     case GP_INSTR_BACKWARD_WEIGHT:
+    case GP_INSTR_UPDATE:
     case GP_INSTR_STEP: return p->model->launch > 0 ? COMPUTATION : NO_LAUNCH;
     default: return NO_LAUNCH;
     }

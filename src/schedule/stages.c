@@ -40,7 +40,8 @@ const char *gp_collective_kind_name(gp_collective_kind kind) {
 }
 
 const char *gp_part_kind_name(gp_part_kind part) {
-    static const char *const names[] = {"squares", "scalars", "losses", "statistics", "gradients"};
+    static const char *const names[] = {"squares",   "scalars", "losses",    "statistics",
+                                        "gradients", "blocks",  "parameters"};
     return names[part];
 }
 
@@ -221,13 +222,15 @@ static gp_status add_rooted(gp_stages *stages, gp_collective_kind kind, gp_part_
     return GP_OK;
 }
 
-static gp_status add_losses(gp_stages *stages, gp_error *err) {
-    int root = gp_stages_root(stages);
+/* A gather of what a stage's replicas have, to the first of them. */
+static gp_status add_to_first(gp_stages *stages, gp_part_kind part, int number, gp_error *err) {
+    int first = stages->first[number];
     gp_collective *its;
-    if (stages->stage[root].replicas == 1) return GP_OK;
-    GP_RETURN_IF_FAILED(new_collective(stages, GP_COLLECTIVE_GATHER, GP_PART_LOSSES, root, &its, err));
-    for (int s = root + 1; s < stages->count; s++) GP_RETURN_IF_FAILED(gp_indices_add(&its->contributors, s, err));
-    return gp_indices_add(&its->collectors, root, err);
+    if (replicas_of(stages, number) == 1) return GP_OK;
+    GP_RETURN_IF_FAILED(new_collective(stages, GP_COLLECTIVE_GATHER, part, first, &its, err));
+    for (int r = 1; r < replicas_of(stages, number); r++)
+        GP_RETURN_IF_FAILED(gp_indices_add(&its->contributors, first + r, err));
+    return gp_indices_add(&its->collectors, first, err);
 }
 
 static gp_status add_mutual(gp_stages *stages, gp_collective_kind kind, gp_part_kind part, int number, gp_error *err) {
@@ -246,8 +249,19 @@ static gp_status add_exchanges(gp_stages *stages, gp_error *err) {
         if (replicas_of(stages, n) == 1) continue;
         GP_RETURN_IF_FAILED(add_mutual(stages, GP_COLLECTIVE_EXCHANGE, GP_PART_STATISTICS, n, err));
         GP_RETURN_IF_FAILED(add_mutual(stages, GP_COLLECTIVE_SCATTER, GP_PART_GRADIENTS, n, err));
-        GP_RETURN_IF_FAILED(add_mutual(stages, GP_COLLECTIVE_EXCHANGE, GP_PART_GRADIENTS, n, err));
+        if (!stages->shards)
+            GP_RETURN_IF_FAILED(add_mutual(stages, GP_COLLECTIVE_EXCHANGE, GP_PART_GRADIENTS, n, err));
+        else if (stages->norms)
+            GP_RETURN_IF_FAILED(add_to_first(stages, GP_PART_BLOCKS, n, err));
     }
+    return GP_OK;
+}
+
+/* After all else: whether the update may be applied must be known. */
+static gp_status add_parameters(gp_stages *stages, gp_error *err) {
+    for (int n = stages->numbers - 1; n >= 0; n--)
+        if (gp_stage_shards(stages, stages->first[n]))
+            GP_RETURN_IF_FAILED(add_mutual(stages, GP_COLLECTIVE_EXCHANGE, GP_PART_PARAMETERS, n, err));
     return GP_OK;
 }
 
@@ -263,15 +277,17 @@ static void clear_collectives(gp_stages *stages) {
  * known after the last forward pass. */
 static gp_status add_collectives(gp_stages *stages, gp_error *err) {
     if (stages->count == 1) return GP_OK;
-    GP_RETURN_IF_FAILED(add_losses(stages, err));
+    GP_RETURN_IF_FAILED(add_to_first(stages, GP_PART_LOSSES, stages->numbers - 1, err));
     if (stages->norms) {
         GP_RETURN_IF_FAILED(add_exchanges(stages, err));
         if (stages->numbers > 1)
             GP_RETURN_IF_FAILED(add_rooted(stages, GP_COLLECTIVE_GATHER, GP_PART_SQUARES, false, err));
-        return add_rooted(stages, GP_COLLECTIVE_BROADCAST, GP_PART_SCALARS, true, err);
+        GP_RETURN_IF_FAILED(add_rooted(stages, GP_COLLECTIVE_BROADCAST, GP_PART_SCALARS, true, err));
+        return add_parameters(stages, err);
     }
     GP_RETURN_IF_FAILED(add_rooted(stages, GP_COLLECTIVE_BROADCAST, GP_PART_SCALARS, true, err));
-    return add_exchanges(stages, err);
+    GP_RETURN_IF_FAILED(add_exchanges(stages, err));
+    return add_parameters(stages, err);
 }
 
 gp_status gp_stages_add_norms(gp_stages *stages, gp_error *err) {
@@ -282,6 +298,7 @@ gp_status gp_stages_add_norms(gp_stages *stages, gp_error *err) {
 
 static gp_status fill(gp_stages *stages, const gp_stages_request *request, gp_error *err) {
     stages->graph = request->graph;
+    stages->shards = request->shards;
     GP_RETURN_IF_FAILED(GP_NEW(&stages->stage_of_node, request->graph->node_count, err));
     GP_RETURN_IF_FAILED(place_nodes(stages, request->layers, err));
     for (int v = 0; v < request->graph->value_count; v++) GP_RETURN_IF_FAILED(find_takes(stages, v, err));

@@ -18,7 +18,9 @@
  *
  * An all-reduce of a few numbers is a gather, a fold on the root in the order of the graph (the routines `clip` and
  * `total`), and a broadcast. One of gradients is a scatter, a fold of each shard in the order of the replicas (the
- * routine `reduce`), and an exchange of the shards. No part is added to another one before all are there, so that a sum
+ * routine `reduce`), and an exchange of the shards. If replicas share out the optimizer, each updates the parameters of
+ * its shard, and what they exchange are these. The sums of blocks of squares, for the norm, go to the stage's first
+ * replica, which adds them up. No part is added to another one before all are there, so that a sum
  * depends neither on the cut, nor on the transport, nor on who comes first.
  *
  * The loss stands on the last stage. A parameter with uses on several stages would contribute one part for each use, in
@@ -72,6 +74,8 @@ typedef enum gp_part_kind {
     GP_PART_LOSSES,     /* of each micro-batch: of the last stage's replicas, to the first of them */
     GP_PART_STATISTICS, /* of each micro-batch: batch norm's */
     GP_PART_GRADIENTS,
+    GP_PART_BLOCKS,     /* sums of blocks of squares: of a stage's replicas, to the first of them */
+    GP_PART_PARAMETERS, /* that a replica has updated */
 } gp_part_kind;
 
 /* A member posts once in a mini-batch if it contributes, and collects once if it collects. */
@@ -102,6 +106,7 @@ typedef struct gp_stages {
     int *first;            /* [number] its first replica */
     int *stage_of_node;    /* the first replica of the node's stage; NULL: there is no graph */
     bool norms;            /* training finds the norm of the gradients */
+    bool shards;           /* replicas of a stage share out its optimizer state, and the updates */
     gp_edge *edges;        /* activations and skips by (to, value); then gradients */
     size_t edge_count, edge_capacity;
     gp_collective *collectives; /* in the order in which each worker takes part in them; a single stage has none */
@@ -113,6 +118,7 @@ typedef struct gp_stages_request {
     const int64_t *layers; /* [numbers] ≥ 1; their sum is the graph's layer_count */
     const int *replicas;   /* [numbers] ≥ 1; NULL: 1 of each */
     int numbers;
+    bool shards;            /* see gp_stages */
     const int64_t *samples; /* sizes of micro-batches: of one of them, both ends of an edge must have a sample */
     int sample_count;
 } gp_stages_request;
@@ -132,6 +138,10 @@ const char *gp_transport_name(gp_transport transport);
 /* The first replica of the stage of the loss: root of the gathers and broadcasts. */
 static inline int gp_stages_root(const gp_stages *stages) {
     return stages->first[stages->numbers - 1];
+}
+/* Whether the stage updates a part of its parameters, and other replicas the rest. */
+static inline bool gp_stage_shards(const gp_stages *stages, int stage) {
+    return stages->shards && stages->stage[stage].replicas > 1;
 }
 /* Whether a collective's member contributes, and collects too. */
 static inline bool gp_collective_is_mutual(const gp_collective *collective) {

@@ -139,6 +139,11 @@ static gp_status check_fields(const gp_checker *c, gp_error *err) {
         if (c->stages->stage[instr->stage].replicas == 1)
             return refuse(c, err, "is not allowed: the stage has no replicas");
         return GP_OK;
+    case GP_INSTR_UPDATE:
+        if (!c->programs->training) return refuse(c, err, "is not allowed in a forward-only program");
+        if (!gp_stage_shards(c->stages, instr->stage))
+            return refuse(c, err, "is not allowed: the stage shares its parameters with no other replica");
+        return GP_OK;
     case GP_INSTR_RECOMPUTE:
     case GP_INSTR_BACKWARD:
     case GP_INSTR_BACKWARD_INPUT:
@@ -394,6 +399,7 @@ static gp_status check_stage_instr(gp_checker *c, gp_error *err) {
     case GP_INSTR_CLIP: return gp_check_clip(c, err);
     case GP_INSTR_TOTAL: return gp_check_total(c, err);
     case GP_INSTR_REDUCE: return gp_check_reduce(c, err);
+    case GP_INSTR_UPDATE: return gp_check_update(c, err);
     case GP_INSTR_STEP:
         if (c->steps++ > 0) return refuse(c, err, "a second step of the stage");
         return GP_OK;
@@ -406,7 +412,7 @@ static gp_status check_stage(gp_checker *c, int s, gp_error *err) {
     bool training = c->programs->training;
     c->s = s;
     c->stage = &c->stages->stage[s];
-    c->forwards = c->backwards = c->weights = c->norms = c->clips = c->totals = c->reduces = c->steps = 0;
+    c->forwards = c->backwards = c->weights = c->norms = c->clips = c->totals = c->reduces = c->updates = c->steps = 0;
     if (c->first[s + 1] - c->first[s] < (size_t)pieces)
         return gp_fail(err, GP_PROGRAM, "stage %d has %zu instructions, too few for %d micro-batches", s,
                        c->first[s + 1] - c->first[s], pieces);
@@ -429,6 +435,8 @@ static gp_status check_stage(gp_checker *c, int s, gp_error *err) {
         return gp_fail(err, GP_PROGRAM, "stage %d has no total", s);
     if (training && c->stage->replicas > 1 && c->reduces == 0)
         return gp_fail(err, GP_PROGRAM, "stage %d has no reduce", s);
+    if (training && gp_stage_shards(c->stages, s) && c->updates == 0)
+        return gp_fail(err, GP_PROGRAM, "stage %d has no update", s);
     if (training && c->stages->norms && s == gp_stages_root(c->stages) && c->clips == 0)
         return gp_fail(err, GP_PROGRAM, "stage %d has no clip", s);
     if (training && c->steps == 0) return gp_fail(err, GP_PROGRAM, "stage %d has no step", s);

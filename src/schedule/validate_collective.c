@@ -75,6 +75,12 @@ gp_status gp_check_post(gp_checker *c, gp_error *err) {
         if (!backwards) return refuse(c, err, "comes before the stage's last backward");
         if (its->kind == GP_COLLECTIVE_EXCHANGE && c->reduces == 0) return refuse(c, err, "comes before the reduce");
         break;
+    case GP_PART_BLOCKS:
+        if (c->reduces == 0) return refuse(c, err, "comes before the reduce");
+        break;
+    case GP_PART_PARAMETERS:
+        if (c->updates == 0) return refuse(c, err, "comes before the update");
+        break;
     }
     return join(c, err);
 }
@@ -106,8 +112,21 @@ gp_status gp_check_norm(gp_checker *c, gp_error *err) {
     if (c->stage->replica > 0) return refuse(c, err, "is not allowed: the first replica finds the norm");
     if (c->norms++ > 0) return refuse(c, err, "a second norm of the stage");
     if (c->weights < c->programs->pieces) return refuse(c, err, "comes before the stage's last backward");
+    if (gp_stage_shards(c->stages, c->s) && c->reduces == 0) return refuse(c, err, "comes before the reduce");
+    if (!has_collected(c, GP_COLLECTIVE_GATHER, GP_PART_BLOCKS))
+        return refuse(c, err, "must come after the collect of the squares of the other replicas");
     if (has_collected(c, GP_COLLECTIVE_EXCHANGE, GP_PART_GRADIENTS)) return GP_OK;
     return refuse(c, err, "must come after the collect of the gradients of the other replicas");
+}
+
+/* Whether the loss is finite, and how much to clip, must be known. */
+gp_status gp_check_update(gp_checker *c, gp_error *err) {
+    if (c->updates++ > 0) return refuse(c, err, "a second update of the stage");
+    if (c->reduces == 0) return refuse(c, err, "comes before the reduce");
+    if (c->stages->norms && c->s == gp_stages_root(c->stages) && c->clips == 0)
+        return refuse(c, err, "comes before the clip");
+    if (has_collected(c, GP_COLLECTIVE_BROADCAST, GP_PART_SCALARS)) return GP_OK;
+    return refuse(c, err, "must come after the collect of the scalars");
 }
 
 gp_status gp_check_clip(gp_checker *c, gp_error *err) {

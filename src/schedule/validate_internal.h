@@ -20,7 +20,7 @@ typedef struct gp_checker {
     struct gp_checked_micro *pieces;      /* [micro], of the current stage */
     struct gp_holder *holders[GP_FRAMES]; /* [slot] */
     const gp_stage *stage;                /* the current one, with what it has done so far */
-    int s, forwards, backwards, weights, norms, clips, totals, reduces, steps;
+    int s, forwards, backwards, weights, norms, clips, totals, reduces, updates, steps;
     uint8_t *joined; /* [collective·stages + stage]: what it has done in it */
     int worker;      /* of the current instruction */
     size_t pc;
@@ -44,6 +44,7 @@ GP_MUST_USE gp_status gp_check_post(gp_checker *c, gp_error *err);
 GP_MUST_USE gp_status gp_check_collect(gp_checker *c, gp_error *err);
 GP_MUST_USE gp_status gp_check_total(gp_checker *c, gp_error *err);
 GP_MUST_USE gp_status gp_check_reduce(gp_checker *c, gp_error *err);
+GP_MUST_USE gp_status gp_check_update(gp_checker *c, gp_error *err);
 GP_MUST_USE gp_status gp_check_norm(gp_checker *c, gp_error *err);
 GP_MUST_USE gp_status gp_check_clip(gp_checker *c, gp_error *err);
 /* Its stage posts or collects, for gp_check_collectives. */

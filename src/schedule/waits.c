@@ -176,6 +176,8 @@ static bool begins_part(const gp_instr *instr, gp_part_kind part) {
     case GP_PART_LOSSES:
     case GP_PART_STATISTICS: return instr->op == GP_INSTR_FORWARD;
     case GP_PART_GRADIENTS: return gp_instr_is_backward(instr) && instr->flags & GP_INSTR_FIRST;
+    case GP_PART_BLOCKS: return instr->op == GP_INSTR_REDUCE;
+    case GP_PART_PARAMETERS: return instr->op == GP_INSTR_UPDATE;
     }
     return false;
 }

@@ -71,6 +71,7 @@ static gp_plan_request request_plan(const gp_session *session, const gp_plan_cho
                              .process = session->process,
                              .processes = session->options.processes,
                              .rank = session->options.rank,
+                             .shard_optimizer = config->pipeline.shard_optimizer,
                              .update = session->update,
                              .clip_norm = config->optimizer.clip_norm,
                              .predict = session->options.weights != NULL,

@@ -65,7 +65,8 @@ typedef struct gp_pipeline_config {
     int device_count;
     int *replicas; /* of each entry, entry_count of them; owned */
     int entry_count;
-    bool replicated; /* some entry has several */
+    bool replicated;      /* some entry has several */
+    bool shard_optimizer; /* replicas share out the optimizer state and the updates */
     gp_balance_mode balance;
     int64_t *layers; /* layers per stage, layers_count of them; owned. Of GP_BALANCE_LAYERS, or left aside */
     int layers_count;

@@ -110,6 +110,7 @@ static const char *const transports[] = {"auto", "threads", "mpi", "nccl", NULL}
 static const gp_key pipeline_keys[] = {
     {"devices", &gp_devices_type, .table = &gp_device_table, .unsaid = "[cpu]", .flags = GP_KEY_FIRST},
     {"replicas", &replicas_type, .unsaid = "1", .flags = GP_KEY_SHORT},
+    {"shard_optimizer", &gp_boolean_type, AT(shard_optimizer), .unsaid = "false"},
     {"balance", &gp_balance_type, .names = balances, .unsaid = "auto", .place = AT(balance_place)},
     {"together", &gp_together_type, .count = AT(together_count)},
     {"micro_batches", &gp_int_type, AT(micro_batches), .unsaid = "1", .integer = {1, GP_MAX_MICRO_BATCHES},

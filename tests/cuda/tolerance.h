@@ -32,7 +32,9 @@ static inline double kernel_tolerance(gp_op_kind kind) {
     case GP_OP_ELEMENT_LOSS_BACKWARD:
     case GP_OP_NORM_COMMIT: return 2e-6;
     /* Both add in f64, in other orders. */
-    case GP_OP_SQUARE_SUM: return 1e-13;
+    case GP_OP_SQUARE_SUM:
+    case GP_OP_SQUARE_BLOCKS:
+    case GP_OP_BLOCKS_TOTAL: return 1e-13;
     default: return 0;
     }
 }

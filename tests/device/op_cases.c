@@ -563,6 +563,24 @@ static void make_square_sum(maker *m) {
     put(m, GP_SQUARE_SUM_SUM, gp_tensor_plain(GP_F64, 1, (const int64_t[]){1}), GP_CASE_OUTPUT);
 }
 
+static void make_square_blocks(maker *m) {
+    static const int64_t corners[][5] = {{1, 20011, 0, 0, 0}, {2, 131, 130, 0, 0}, {1, 16384, 0, 0, 0}};
+    int64_t dim[GP_TENSOR_MAX_RANK], elements = 1;
+    int rank = draw_values(m, dim);
+    draw_corner(m, 11, corners, sizeof corners / sizeof corners[0], &rank, dim);
+    for (int d = 0; d < rank; d++) elements *= dim[d];
+    m->out->desc.attributes.blocks.elements = 8192; /* the only size that all devices have */
+    put_like(m, GP_SQUARE_BLOCKS_X, rank, dim, GP_CASE_NORMAL);
+    int64_t blocks = (elements + 8191) / 8192;
+    put(m, GP_SQUARE_BLOCKS_SUMS, gp_tensor_plain(GP_F64, 1, &blocks), GP_CASE_OUTPUT);
+}
+
+static void make_blocks_total(maker *m) {
+    const int64_t blocks = m->out->number == 14 ? 777 : 1 + m->out->number % 17;
+    put(m, GP_BLOCKS_TOTAL_SUMS, gp_tensor_plain(GP_F64, 1, &blocks), GP_CASE_SQUARES);
+    put(m, GP_BLOCKS_TOTAL_SUM, gp_tensor_plain(GP_F64, 1, (const int64_t[]){1}), GP_CASE_OUTPUT);
+}
+
 static void make_clip_total(maker *m) {
     const int64_t params = m->out->number == 14 ? 777 : 1 + m->out->number % 17;
     m->out->desc.attributes.clip.max_norm = m->out->number % 4 == 0 ? 0 : draw_uniform(&m->random, 0.01, 20);
@@ -655,6 +673,8 @@ static void make_operands(maker *m) {
     case GP_OP_ELEMENT_LOSS_BACKWARD: make_element_loss(m); return;
     case GP_OP_LOSS_TOTAL: make_loss_total(m); return;
     case GP_OP_SQUARE_SUM: make_square_sum(m); return;
+    case GP_OP_SQUARE_BLOCKS: make_square_blocks(m); return;
+    case GP_OP_BLOCKS_TOTAL: make_blocks_total(m); return;
     case GP_OP_CLIP_TOTAL: make_clip_total(m); return;
     case GP_OP_SGD: make_sgd(m); return;
     case GP_OP_ADAM: make_adam(m); return;

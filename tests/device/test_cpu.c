@@ -85,7 +85,9 @@ static double tolerance_of(gp_op_kind kind) {
     case GP_OP_ELEMENT_LOSS_BACKWARD:
     case GP_OP_NORM_COMMIT: return 2e-6;
     /* Both add in f64, in other orders. */
-    case GP_OP_SQUARE_SUM: return 1e-13;
+    case GP_OP_SQUARE_SUM:
+    case GP_OP_SQUARE_BLOCKS:
+    case GP_OP_BLOCKS_TOTAL: return 1e-13;
     /* The order in which overlapping windows add up is ref's, but ref adds in f64. */
     case GP_OP_MAX_POOL_BACKWARD: return 1e-6;
     default: return 0;

@@ -362,6 +362,9 @@ static void test_refuses_the_rest(void **state) {
     REFUSES(LOSS_TOTAL, 3, "op loss_total: partial is [4, 1], which must be [4, 2]", operand[0].dim[1] = 1);
     REFUSES(SQUARE_SUM, 3, "op square_sum: sum is F32, which must be F64", operand[1].dtype = GP_F32);
     REFUSES(SQUARE_SUM, 3, "op square_sum: sum is [2], which must be [1]", operand[1].dim[0] = 2);
+    REFUSES(SQUARE_BLOCKS, 3, "op square_blocks: blocks of 0 elements, which must be at least 1",
+            desc->attributes.blocks.elements = 0);
+    REFUSES(SQUARE_BLOCKS, 3, "op square_blocks: sums is [5], which must be [1]", operand[1].dim[0] = 5);
     REFUSES(CLIP_TOTAL, 3, "op clip_total: squares is F32, which must be F64", operand[0].dtype = GP_F32);
     REFUSES(CLIP_TOTAL, 3, "op clip_total: rank of squares is 0, which must be 1",
             operand[0] = tensor_of(0, 0, 0, 0, 0);

@@ -799,6 +799,30 @@ static void test_square_sum(void **state) {
     }
 }
 
+static void test_square_blocks(void **state) {
+    (void)state;
+    for (int r = 0; r < REALS; r++) {
+        op_bench b = begin(GP_OP_SQUARE_BLOCKS);
+        b.op_case.desc.attributes.blocks.elements = 4;
+        op_bench_set(&b, GP_SQUARE_BLOCKS_X, op_slice(reals[r], 2, 2, 2, 3, 0, 0),
+                     (const double[]){1, -2, 3, 0.5, 0, -4});
+        op_bench_set(&b, GP_SQUARE_BLOCKS_SUMS, op_plain(GP_F64, 1, 2, 0, 0, 0), NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_SQUARE_BLOCKS_SUMS, (const double[]){14.25, 16}, 0);
+        op_bench_fini(&b);
+    }
+}
+
+static void test_blocks_total(void **state) {
+    (void)state;
+    op_bench b = begin(GP_OP_BLOCKS_TOTAL);
+    op_bench_set(&b, GP_BLOCKS_TOTAL_SUMS, op_plain(GP_F64, 1, 3, 0, 0, 0), (const double[]){14.25, 16, 0.5});
+    op_bench_set(&b, GP_BLOCKS_TOTAL_SUM, op_plain(GP_F64, 1, 1, 0, 0, 0), NULL);
+    op_bench_run(&b);
+    op_bench_expect(&b, GP_BLOCKS_TOTAL_SUM, (const double[]){30.75}, 0);
+    op_bench_fini(&b);
+}
+
 /* The norm of 3 and 4; clipped as PyTorch does, with its 1e-6. */
 static void test_clip_total(void **state) {
     (void)state;
@@ -1128,6 +1152,8 @@ int main(void) {
         cmocka_unit_test(test_element_losses),
         cmocka_unit_test(test_loss_total),
         cmocka_unit_test(test_square_sum),
+        cmocka_unit_test(test_square_blocks),
+        cmocka_unit_test(test_blocks_total),
         cmocka_unit_test(test_clip_total),
         cmocka_unit_test(test_norm_commit),
         cmocka_unit_test(test_sgd),

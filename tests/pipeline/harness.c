@@ -43,6 +43,7 @@ void harness_plan(harness *h, const harness_options *options) {
         .schedule = options->schedule,
         .stages = options->stages,
         .replicas = options->replicas,
+        .shard_optimizer = options->shard_optimizer,
         .devices = specs,
         .update = options->update ? *options->update : sgd,
         .clip_norm = options->clip_norm,

@@ -190,6 +190,7 @@ const gp_device_kind *wrapper_kind(const gp_device_kind *inner, const wrapper_ho
     kind = (gp_device_kind){
         .name = inner->name,
         .computes = inner->computes,
+        .square_block = inner->square_block,
         .on_host = inner->on_host,
         .prepare = prepare_inner,
         .release = release_inner,

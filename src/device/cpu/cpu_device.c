@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "device/cpu/cpu_blocks.h"
 #include "device/cpu/cpu_conv_choice.h"
 #include "device/cpu/cpu_loops.h"
 #include "device/cpu/cpu_onednn.h"
@@ -104,6 +105,7 @@ static gp_status cpu_run(gp_stream *stream, const gp_device_op *op, const gp_op_
 const gp_device_kind gp_cpu_kind = {
     .name = "cpu",
     .computes = 1U << GP_F32,
+    .square_block = GP_CPU_BLOCK,
     GP_HOST_FUNCTIONS,
     .prepare = cpu_prepare,
     .release = cpu_release,

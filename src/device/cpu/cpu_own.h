@@ -42,6 +42,8 @@
     X(LOSS_TOTAL, loss_total, NULL)                                                                                    \
     X(NORM_COMMIT, norm_commit, NULL)                                                                                  \
     X(SQUARE_SUM, square_sum, gp_cpu_book_blocks)                                                                      \
+    X(SQUARE_BLOCKS, square_blocks, NULL)                                                                              \
+    X(BLOCKS_TOTAL, blocks_total, NULL)                                                                                \
     X(CLIP_TOTAL, clip_total, NULL)                                                                                    \
     X(SGD, sgd, NULL)                                                                                                  \
     X(ADAM, adam, NULL)                                                                                                \

@@ -12,6 +12,7 @@
 #include "device/cuda/cuda_lost.h"
 #include "device/cuda/cuda_room.h"
 #include "device/cuda/cuda_staging.h"
+#include "device/cuda/kernels/sums.h"
 
 struct gp_device {
     int index;
@@ -377,6 +378,7 @@ static gp_status cuda_capture(const gp_device_spec *spec, bool begins, gp_error 
 const gp_device_kind gp_cuda_kind = {
     .name = "cuda",
     .computes = 1U << GP_F32,
+    .square_block = GP_KERNEL_SUM_BLOCK,
     .beside = GP_CUDA_BESIDE,
     .pinned = gp_cuda_staging_bytes,
     .prepare = cuda_prepare,

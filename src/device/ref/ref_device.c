@@ -88,6 +88,7 @@ static gp_status ref_run(gp_stream *stream, const gp_device_op *op, const gp_op_
 const gp_device_kind gp_ref_kind = {
     .name = "ref",
     .computes = 1U << GP_F32 | 1U << GP_F64,
+    .square_block = REF_SQUARE_BLOCK,
     GP_HOST_FUNCTIONS,
     .prepare = ref_prepare,
     .release = ref_release,

@@ -12,6 +12,9 @@
 #include "base/status.h"
 #include "device/op.h"
 
+/* Elements of the blocks that square_sum adds up; small, so that small tests have several. */
+enum { REF_SQUARE_BLOCK = 64 };
+
 typedef struct ref_view {
     const gp_tensor *tensor;
     void *data; /* NULL: absent */
