@@ -18,7 +18,8 @@ KINDS = (
 KIND_INDEX = {kind[0]: index for index, kind in enumerate(KINDS)}
 
 # The instruction `op` of a span -> class. Other operations have the class of the span's kind.
-OF_OP = {"F": "f", "R": "r", "B": "b", "I": "i", "W": "w", "norm": "u", "clip": "u", "total": "u", "reduce": "u", "step": "u",
+OF_OP = {"F": "f", "R": "r", "B": "b", "I": "i", "W": "w", "norm": "u", "clip": "u", "total": "u", "reduce": "u", "update": "u",
+         "step": "u",
          "load": "c", "send": "c", "recv": "c", "post": "c", "collect": "c", "barrier": "k"}
 OF_KIND = {"compute": "o", "copy": "c", "collective": "k"}
 

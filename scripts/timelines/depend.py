@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from .timeline import COLLECTIVE, COMPUTE, COPY, SLOTS
 
 COPY_OPS = ("load", "send", "recv", "post", "collect")
-ONCE_OPS = ("norm", "clip", "total", "reduce")  # in a mini-batch
+ONCE_OPS = ("norm", "clip", "total", "reduce", "update")  # in a mini-batch
 COLLECTIVE_OPS = (*ONCE_OPS, "barrier")
 _EDGE = re.compile(r"\b[ec](\d+)\b")
 
@@ -222,7 +222,7 @@ def feeds(nodes):
         elif op == "collect":
             found = posted.get(node.edge, [])
             collected.setdefault(s, []).append(i)
-        elif op in ("step", "clip", "total", "reduce"):
+        elif op in ("step", "clip", "total", "reduce", "update"):
             found = collected.get(s, [])[-1:]
             found += [made[o, s, -1] for o in ONCE_OPS if (o, s, -1) in made]
         if op == "F":

@@ -8,7 +8,7 @@ from .timeline import COMPUTE, COPY, BadInput, Plan, Span, Step, Timeline, Worke
 LANES = ("computes", "receives", "receives gradients")
 OPS = {"load": COPY, "send": COPY, "recv": COPY, "post": COPY, "collect": COPY, "barrier": None,
        "F": COMPUTE, "R": COMPUTE, "B": COMPUTE, "I": COMPUTE, "W": COMPUTE, "norm": COMPUTE, "clip": COMPUTE, "total": COMPUTE,
-       "reduce": COMPUTE, "step": COMPUTE}
+       "reduce": COMPUTE, "update": COMPUTE, "step": COMPUTE}
 WHOLE = ("stage", "micro", "clock", "edge", "collective", "bytes", "bytes_alive")
 LATEST = 1e12  # milliseconds
 AGAIN = "print it again with gpipe-train --plan --json or gpipe-balance --simulate FILE --json"

@@ -1,6 +1,6 @@
 """How long each stage computes, beside the mean of the stages and beside its prediction."""
 
-COMPUTES = ("F", "R", "B", "I", "W", "norm", "clip", "total", "reduce", "step")
+COMPUTES = ("F", "R", "B", "I", "W", "norm", "clip", "total", "reduce", "update", "step")
 
 
 def stage_rows(run):

@@ -1,5 +1,5 @@
-/* The shards of a stage that has replicas: which part of its gradients each of them adds up, and which part of the
- * parameters it updates if they share out the optimizer.
+/* The shards of a stage's replicas: which part of the gradients each of them adds up, and which part of the parameters
+ * it updates if they share out the optimizer.
  *
  * A shard is a stretch of the stage's gradients, in the order of its parameters. If it decides who updates what, it
  * begins where a parameter does, or a block of its squares: so the sums of blocks, and with them norms, do not depend

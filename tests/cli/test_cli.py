@@ -655,6 +655,52 @@ class Replicas(Group):
                      "--set", "pipeline.replicas=2", "--set", "train={epochs: 2}"], 0)
         self.assertEqual(read_model(part), read_model(whole))
 
+    SHARDS = ["--set", "pipeline.replicas=2", "--set", "pipeline.shard_optimizer=true"]
+
+    def test_sharing_out_the_optimizer_changes_no_bit(self):
+        one = self.train_on("[cpu]", "--set", "pipeline.replicas=2")
+        for devices in ("[cpu]", "[cpu, cpu]"):
+            folder = self.train_on(devices, *self.SHARDS)
+            with self.subTest(devices=devices):
+                self.assertEqual(read_model(folder), read_model(one))
+                self.assertEqual(results(folder), results(one))
+        again = self.path("again")
+        ran = os.path.join(folder, "config.yaml")
+        with open(ran, encoding="utf-8") as file:
+            self.assertIn("  shard_optimizer: true\n", file.read())
+        self.expect(["-q", "-o", again, ran], 0)
+        self.assertEqual(read_model(again), read_model(one))
+
+    def test_a_run_goes_on_with_and_without_sharing_out(self):
+        whole = self.train_on("[[cpu, cpu]]")
+        halves = (["--set", "pipeline.replicas=2"], self.SHARDS)
+        for first, second in (halves, halves[::-1]):
+            with self.subTest(first=first):
+                part = self.train_on("[cpu]", *first, "--set", "train={epochs: 2, save_every: 2}", "--set", "train.steps=4")
+                self.expect(["-q", "--resume", "-o", part, "c.yaml", *self.TWICE, "--set", "pipeline.devices=[cpu, cpu]",
+                             *second, "--set", "train={epochs: 2}"], 0)
+                self.assertEqual(read_model(part), read_model(whole))
+
+    def test_a_run_that_shares_out_goes_on_with_other_replicas(self):
+        part = self.train_on("[cpu]", *self.SHARDS, "--set", "train={epochs: 2, save_every: 2}", "--set", "train.steps=4")
+        for devices, replicas in (("[cpu]", 4), ("[cpu, cpu]", 1)):
+            with self.subTest(replicas=replicas):
+                folder = self.path("resumed%d" % replicas)
+                shutil.copytree(part, folder)
+                self.expect(["-q", "--resume", "-o", folder, "c.yaml", *self.TWICE, "--set", "pipeline.devices=" + devices,
+                             *self.SHARDS, "--set", "pipeline.replicas=%d" % replicas, "--set", "train={epochs: 2}"], 0)
+                self.assertEqual(max(line.get("step", 0) for line in read_lines(folder)), 6)
+
+    def test_the_plan_shows_the_shared_out_state(self):
+        def states(*changes):
+            plan = json.loads(self.expect(["--plan", "--json", "c.yaml", *self.TWICE, "--set", "pipeline.devices=[[cpu, cpu]]",
+                                           *changes], 0).out)
+            return [worker["memory"]["optimizer state"] for worker in plan["workers"]]
+        whole, shared = states(), states("--set", "pipeline.shard_optimizer=true")
+        self.assertEqual(2 * sum(shared), sum(whole))
+        for one, all_of_it in zip(shared, whole):
+            self.assertLess(one, all_of_it)
+
     def test_what_is_not_available_is_said_before_the_run(self):
         cases = [
             (["pipeline.devices=[cpu]", "pipeline.replicas=3", "pipeline.micro_batches=4"],

@@ -39,7 +39,7 @@ train: {steps: 6, eval_every: 3}
 """
 LAYERS = {'a"\\é', "n", "r", "c", "o", "s", "t", "f", "l", "g", "m", "loss"}
 ROUNDING = 2e-3  # microseconds, of numbers with three digits
-COMPUTES = {"F", "R", "B", "I", "W", "norm", "clip", "total", "reduce", "step"}
+COMPUTES = {"F", "R", "B", "I", "W", "norm", "clip", "total", "reduce", "update", "step"}
 
 
 def unique(pairs):

@@ -445,6 +445,10 @@ static void enlarge(gp_op_case *c, int64_t factor) {
         for (size_t n = 0; n < sizeof batched / sizeof batched[0]; n++) found = found || !strcmp(name, batched[n]);
         if (found) c->desc.operand[i].dim[0] *= factor;
     }
+    if (c->desc.kind != GP_OP_SQUARE_BLOCKS) return;
+    int64_t elements = gp_tensor_elements(&c->desc.operand[GP_SQUARE_BLOCKS_X]);
+    int64_t block = c->desc.attributes.blocks.elements;
+    c->desc.operand[GP_SQUARE_BLOCKS_SUMS].dim[0] = (elements + block - 1) / block;
 }
 
 /* Of own loops the bits do not depend on the number of threads. */

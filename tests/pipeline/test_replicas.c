@@ -174,50 +174,6 @@ static gp_status dawdle(void *context, const gp_site *site, gp_error *err) {
     return GP_OK;
 }
 
-/* ---- replicas that share out the optimizer ------------------------------------------------------------------------ */
-
-/* Wide enough for several blocks of squares in some parameters; the first layers are frozen. */
-static const char network_wide[] = "input: {shape: [12]}\n"
-                                   "layers:\n"
-                                   "  - linear: {out: 20, freeze: true}\n"
-                                   "  - linear: {out: 24, name: a}\n"
-                                   "  - relu\n"
-                                   "  - linear: 40\n"
-                                   "  - layer_norm\n"
-                                   "  - dropout: 0.25\n"
-                                   "  - linear: {out: 24, bias: false}\n"
-                                   "  - add: [-1, a]\n"
-                                   "  - linear: 30\n"
-                                   "  - relu\n"
-                                   "  - linear: 4\n"
-                                   "loss: cross_entropy\n";
-
-static const gp_update updates[] = {
-    {.op = GP_OP_SGD},
-    {.op = GP_OP_SGD, .states = 1, .sgd = {.momentum = 0.9, .decay = 0.01}, .no_decay = true},
-    {.op = GP_OP_SGD, .states = 1, .sgd = {.momentum = 0.8, .nesterov = 1}},
-    {.op = GP_OP_ADAM, .states = 2, .adam = {.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .decay = 0.1}},
-    {.op = GP_OP_ADAM, .states = 2, .adam = {.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .decay = 0.1, .decoupled = 1}}};
-
-/* With and without: for all optimizers, and for norms that are found and clipped. */
-static void sharing_out_the_optimizer_changes_no_bit(void **state) {
-    (void)state;
-    static const layout cuts[] = {{1, {11}, {2}}, {1, {11}, {3}}, {2, {4, 7}, {3, 2}}, {3, {2, 2, 7}, {1, 4, 1}}};
-    for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++)
-        for (size_t u = 0; u < sizeof updates / sizeof *updates; u++)
-            for (int norms = 0; norms < 3; norms++) {
-                harness_options options = options_of(network_wide, &cuts[c]);
-                options.batch = 36, options.last = 24, options.evaluation = 36;
-                options.update = &updates[u];
-                options.norms = norms > 0;
-                options.clip_norm = norms == 2 ? 0.1 : 0;
-                uint64_t expected = harness_train(&options, NULL, 4);
-                options.shard_optimizer = true;
-                if (harness_train(&options, NULL, 4) != expected)
-                    fail_msg("cut %zu, optimizer %zu, norms %d: other bits", c, u, norms);
-            }
-}
-
 /* Who comes first decides nothing: with replicas of all numbers, on the CPU too. */
 static void who_comes_first_changes_no_bit(void **state) {
     (void)state;
@@ -342,7 +298,6 @@ int main(void) {
         cmocka_unit_test(cuts_and_modes_change_no_bit),     cmocka_unit_test(schedules_change_no_bit),
         cmocka_unit_test(schedules_of_files_change_no_bit), cmocka_unit_test(files_for_other_replicas_are_refused),
         cmocka_unit_test(who_comes_first_changes_no_bit),   cmocka_unit_test(shares_are_like_micro_batches),
-        cmocka_unit_test(sharing_out_the_optimizer_changes_no_bit),
         cmocka_unit_test(uneven_shares_find_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -90,14 +90,15 @@ static void instructions_of_replicas_are_exact(void **state) {
     static const int64_t layers[] = {5, 4, 4, 4};
     static const int replicas[][4] = {{2, 1, 1, 1}, {1, 2, 1, 3}, {3, 2, 2, 2}};
     for (size_t s = 0; s < sizeof schedules / sizeof *schedules; s++)
-        for (int way = 0; way < 12; way++) {
+        for (int way = 0; way < 24; way++) {
             harness_options options = {.model = network_skips,
                                        .layers = layers,
                                        .stages = 4,
                                        .schedule = schedules[s],
                                        .replicas = replicas[way % 3],
+                                       .shard_optimizer = way / 12,
                                        .kind = &gp_ref_kind,
-                                       .checkpoint = (gp_checkpoint_mode)(way / 4),
+                                       .checkpoint = (gp_checkpoint_mode)(way % 12 / 4),
                                        .lockstep = schedules[s].kind == GP_SCHEDULE_GPIPE && way % 2,
                                        .micro_batches = 3,
                                        .batch = 24,

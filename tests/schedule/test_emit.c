@@ -13,7 +13,7 @@
  */
 static const char *render(const gp_program *program) {
     static char line[4096];
-    static const char names[] = "LFRBIWsr|NCTDSpc";
+    static const char names[] = "LFRBIWsr|NCTDUSpc";
     size_t used = 0;
     uint32_t clock = UINT32_MAX;
     line[0] = 0;

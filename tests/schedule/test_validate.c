@@ -364,7 +364,45 @@ static void broken_replicas_are_named(void **state) {
          "worker 2, instruction 19 (norm s2): is not allowed: the first replica finds the norm"},
     };
     toy t;
-    toy_init_replicated(&t, (const int64_t[]){1, 1}, (const int[]){1, 2}, 2, NULL, 0);
+    toy_init_replicated(&t, (const int64_t[]){1, 1}, (const int[]){1, 2}, false, 2, NULL, 0);
+    check_edits(&t, toy_programs(&t, (toy_run){2, GP_CHECKPOINT_NEVER, false, true}), edits,
+                sizeof edits / sizeof *edits);
+    toy_add_norms(&t);
+    check_edits(&t, toy_programs(&t, (toy_run){2, GP_CHECKPOINT_NEVER, false, true}), with_norms,
+                sizeof with_norms / sizeof *with_norms);
+    toy_fini(&t);
+}
+
+/* The same stages, whose replicas share out the optimizer. Collectives: 0 gathers the losses, 1 broadcasts the scalars,
+ * 2 exchanges statistics, 3 scatters gradients, 4 exchanges parameters. With norms: 1 exchanges statistics, 2 scatters
+ * gradients, 3 gathers sums of blocks, 4 gathers squares, 5 broadcasts the scalars, 6 exchanges parameters. */
+static void broken_shards_are_named(void **state) {
+    (void)state;
+    static const edit edits[] = {
+        {1, "update s1", "", "worker 1, instruction 18 (post s1 c4): comes before the update"},
+        {1, "update s1", "update s1\nupdate s1", "worker 1, instruction 19 (update s1): a second update of the stage"},
+        {2, "reduce s2", "update s2\nreduce s2", "worker 2, instruction 16 (update s2): comes before the reduce"},
+        {2, "collect s2 c1", "", "worker 2, instruction 16 (update s2): must come after the collect of the scalars"},
+        {1, "post s1 c4", "", "worker 1, instruction 19 (collect s1 c4): comes before the stage's own post"},
+        {2, "collect s2 c4", "", "collective 4 (exchange of parameters): stage 2 has no collect"},
+        {0, "step s0", "update s0\nstep s0",
+         "worker 0, instruction 15 (update s0): is not allowed: the stage shares its parameters with no other replica"},
+        {2, "step s2", "step s2\nupdate s2",
+         "worker 2, instruction 21 (update s2): comes after a step: steps must be the last instructions of a worker"},
+        {1, "step s1", "norm s1\nstep s1",
+         "worker 1, instruction 21 (norm s1): is not allowed: this run computes no norms of gradients"},
+    };
+    static const edit with_norms[] = {
+        {1, "collect s1 c3", "",
+         "worker 1, instruction 17 (norm s1): must come after the collect of the squares of the other replicas"},
+        {2, "post s2 c3", "", "collective 3 (gather of blocks): stage 2 has no post"},
+        {2, "reduce s2", "post s2 c3\nreduce s2", "worker 2, instruction 15 (post s2 c3): comes before the reduce"},
+        {1, "reduce s1", "norm s1\nreduce s1", "worker 1, instruction 16 (norm s1): comes before the reduce"},
+        {2, "collect s2 c5", "", "worker 2, instruction 17 (update s2): must come after the collect of the scalars"},
+        {1, "clip s1", "update s1\nclip s1", "worker 1, instruction 20 (update s1): comes before the clip"},
+    };
+    toy t;
+    toy_init_replicated(&t, (const int64_t[]){1, 1}, (const int[]){1, 2}, true, 2, NULL, 0);
     check_edits(&t, toy_programs(&t, (toy_run){2, GP_CHECKPOINT_NEVER, false, true}), edits,
                 sizeof edits / sizeof *edits);
     toy_add_norms(&t);
@@ -453,7 +491,7 @@ static void wrong_sizes_are_refused(void **state) {
     gp_error err = {0};
     programs->worker[0].instrs[0].op = GP_INSTR_OPS;
     assert_int_equal(gp_programs_validate(t.stages, programs, &err), GP_PROGRAM);
-    assert_string_equal(err.text, "worker 0, instruction 0 (? s0 m0): operation 16 does not exist");
+    assert_string_equal(err.text, "worker 0, instruction 0 (? s0 m0): operation 17 does not exist");
     programs->worker[0].instrs[0].op = GP_INSTR_LOAD;
     programs->worker[0].instrs[0].flags = 9;
     assert_int_equal(gp_programs_validate(t.stages, programs, &err), GP_PROGRAM);
@@ -541,19 +579,13 @@ static void mutants_are_refused_or_harmless(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(schedules_are_valid),
-        cmocka_unit_test(several_stages_per_worker_are_valid),
-        cmocka_unit_test(large_plans_are_valid),
-        cmocka_unit_test(broken_training_is_named),
-        cmocka_unit_test(broken_norms_are_named),
-        cmocka_unit_test(norms_out_of_place_are_named),
-        cmocka_unit_test(broken_keeping_is_named),
-        cmocka_unit_test(broken_halves_are_named),
-        cmocka_unit_test(broken_replicas_are_named),
-        cmocka_unit_test(broken_evaluation_is_named),
-        cmocka_unit_test(deadlocks_are_found),
-        cmocka_unit_test(wrong_sizes_are_refused),
-        cmocka_unit_test(mutants_are_refused_or_harmless),
+        cmocka_unit_test(schedules_are_valid),        cmocka_unit_test(several_stages_per_worker_are_valid),
+        cmocka_unit_test(large_plans_are_valid),      cmocka_unit_test(broken_training_is_named),
+        cmocka_unit_test(broken_norms_are_named),     cmocka_unit_test(norms_out_of_place_are_named),
+        cmocka_unit_test(broken_keeping_is_named),    cmocka_unit_test(broken_halves_are_named),
+        cmocka_unit_test(broken_replicas_are_named),  cmocka_unit_test(broken_shards_are_named),
+        cmocka_unit_test(broken_evaluation_is_named), cmocka_unit_test(deadlocks_are_found),
+        cmocka_unit_test(wrong_sizes_are_refused),    cmocka_unit_test(mutants_are_refused_or_harmless),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,11 +18,11 @@ static void add_use(gp_graph *graph, int value, int node) {
 }
 
 void toy_init(toy *t, const int64_t *balance, int stages, const toy_skip *skips, int skip_count) {
-    toy_init_replicated(t, balance, NULL, stages, skips, skip_count);
+    toy_init_replicated(t, balance, NULL, false, stages, skips, skip_count);
 }
 
-void toy_init_replicated(toy *t, const int64_t *balance, const int *replicas, int stages, const toy_skip *skips,
-                         int skip_count) {
+void toy_init_replicated(toy *t, const int64_t *balance, const int *replicas, bool shards, int stages,
+                         const toy_skip *skips, int skip_count) {
     gp_graph *graph = &t->graph;
     int layers = 0;
     for (int s = 0; s < stages; s++) layers += (int)balance[s];
@@ -52,6 +52,7 @@ void toy_init_replicated(toy *t, const int64_t *balance, const int *replicas, in
     const gp_stages_request request = {.graph = graph,
                                        .layers = balance,
                                        .replicas = replicas,
+                                       .shards = shards,
                                        .numbers = stages,
                                        .samples = &samples,
                                        .sample_count = 1};

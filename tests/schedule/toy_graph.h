@@ -17,11 +17,12 @@ typedef struct toy {
     gp_stages *stages;
 } toy;
 
-/* balance[s] layers on stage s, which has replicas[s] replicas; they share out 12 samples. The value of layer i is 2 +
+/* balance[s] layers on stage s, which has replicas[s] replicas; they share out 12 samples and, with
+ * `shards`, the optimizer. The value of layer i is 2 +
  * i.
  */
-void toy_init_replicated(toy *t, const int64_t *balance, const int *replicas, int stages, const toy_skip *skips,
-                         int skip_count);
+void toy_init_replicated(toy *t, const int64_t *balance, const int *replicas, bool shards, int stages,
+                         const toy_skip *skips, int skip_count);
 /* One of each. */
 void toy_init(toy *t, const int64_t *balance, int stages, const toy_skip *skips, int skip_count);
 /* One layer per stage; with skips: from the first layer to two others and from the second to the last, where there are

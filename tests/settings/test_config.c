@@ -551,6 +551,7 @@ static void writes_the_resolved_configuration(void **state) {
              "  devices:\n"
              "    - cpu:\n"
              "        threads: 1\n"
+             "  shard_optimizer: false\n"
              "  balance: [1]\n"
              "  micro_batches: 1\n"
              "  schedule: gpipe\n"

@@ -12,8 +12,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..
 from timelines.timeline import COLLECTIVE, COMPUTE, COPY, Span, Step, Timeline, Worker, union  # noqa: E402
 
 ABOUT = {"C": (COPY, "recv"), "G": (COPY, "recv"), "L": (COPY, "load"), "S": (COPY, "send"), "Z": (COMPUTE, "step"),
-         "N": (COMPUTE, "norm"), "K": (COMPUTE, "clip"), "T": (COMPUTE, "total"), "D": (COMPUTE, "reduce"), "A": (COLLECTIVE, "")}
-NO_MICRO = ("step", "norm", "clip", "total", "reduce")
+         "N": (COMPUTE, "norm"), "K": (COMPUTE, "clip"), "T": (COMPUTE, "total"), "D": (COMPUTE, "reduce"),
+         "U": (COMPUTE, "update"), "A": (COLLECTIVE, "")}
+NO_MICRO = ("step", "norm", "clip", "total", "reduce", "update")
 
 
 def name_of(op, stage, micro, edge=-1):
