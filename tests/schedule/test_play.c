@@ -570,6 +570,28 @@ static void parts_are_not_written_before_they_are_collected(void **state) {
     toy_fini(&t);
 }
 
+/* Replicas that share out the optimizer, stages 0 and 1: the first update of a mini-batch waits until the other one has
+ * copied the parameters of the mini-batch before, and sums of blocks until the first has collected them. */
+static void updates_wait_for_those_who_copy(void **state) {
+    (void)state;
+    toy t;
+    gp_waits *behind = NULL;
+    gp_error err = {0};
+    toy_init_replicated(&t, (const int64_t[]){2}, (const int[]){2}, true, 1, NULL, 0);
+    toy_add_norms(&t);
+    gp_programs *programs = toy_programs(&t, (toy_run){1, GP_CHECKPOINT_NEVER, false, true});
+    assert_int_equal(gp_waits_create_behind(t.stages, programs, &behind, &err), GP_OK);
+    assert_int_equal(t.stages->collectives[3].part, GP_PART_BLOCKS);
+    assert_int_equal(t.stages->collectives[5].part, GP_PART_PARAMETERS);
+    expect_joined(behind, programs, 0, GP_INSTR_UPDATE, 5, (const int[]){1}, 1);
+    expect_joined(behind, programs, 1, GP_INSTR_UPDATE, 5, (const int[]){0}, 1);
+    expect_joined(behind, programs, 1, GP_INSTR_REDUCE, 3, (const int[]){0}, 1);
+    expect_joined(behind, programs, 0, GP_INSTR_REDUCE, 3, NULL, 0);
+    gp_waits_destroy(&behind);
+    gp_programs_destroy(&programs);
+    toy_fini(&t);
+}
+
 /* A stage alone has none. Squares come first, whatever was added first. */
 static void collectives_have_an_order(void **state) {
     (void)state;
@@ -603,6 +625,7 @@ int main(void) {
         cmocka_unit_test(starts_and_ends_are_known),
         cmocka_unit_test(deadlocks_are_named),
         cmocka_unit_test(collects_wait_for_all_posts),
+        cmocka_unit_test(updates_wait_for_those_who_copy),
         cmocka_unit_test(collectives_have_an_order),
         cmocka_unit_test(parts_are_not_written_before_they_are_collected),
         cmocka_unit_test(queues_copy_beside_computations),
