@@ -43,13 +43,14 @@ static const char network_wide[] = "input: {shape: [12]}\n"
                                    "  - linear: 4\n"
                                    "loss: cross_entropy\n";
 
-/* The same on the CPU, whose blocks are larger; convolutions have formats there, and are not divided. */
-static const char network_wider[] = "input: {shape: [3, 6, 6]}\n"
+/* The same on the CPU, whose blocks are larger; convolutions have formats there, and are not divided. The second one
+ * has a working copy. */
+static const char network_wider[] = "input: {shape: [16, 9, 8]}\n"
                                     "layers:\n"
-                                    "  - conv: {out: 8, kernel: 3, pad: 1}\n"
+                                    "  - conv: {out: 16, kernel: 3, pad: 1, groups: 2}\n"
                                     "  - batch_norm\n"
                                     "  - relu\n"
-                                    "  - conv: {out: 8, kernel: 3}\n"
+                                    "  - conv: {out: 16, kernel: 3, stride: 3, pad: 1, groups: 2}\n"
                                     "  - flatten\n"
                                     "  - linear: 150\n"
                                     "  - relu\n"
