@@ -119,6 +119,16 @@ class Steps:
             self.seconds += [line["seconds"] for line in lines if line["event"] == "step"]
 
 
+def descendants(pid):
+    """Processes that this one has started, and so on."""
+    found = []
+    for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in map(int, task.read_text(encoding="ascii").split()):
+                found += [child, *descendants(child)]
+    return found
+
+
 def die_with_parent():
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -149,16 +159,21 @@ class Processes:
         return self
 
     def __exit__(self, *_):
+        started = [pid for process in self.running for pid in descendants(process.pid)]  # not of the group: mpirun's
         for process in self.running:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+        for pid in started:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         for process in self.running:
             process.wait()
         for file in self.files:
             file.close()
 
     def pids(self):
-        return [process.pid for process in self.running]
+        """With those that a launcher has started."""
+        return [pid for process in self.running for pid in (process.pid, *descendants(process.pid))]
 
     def check(self):
         """Raises RowFailed if a process has ended: none ends by itself."""

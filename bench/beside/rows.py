@@ -14,6 +14,8 @@ TWO_STAGES = "{devices: [cpu, cpu], micro_batches: %d, " % MICRO_BATCHES
 # malloc keeps what is freed, and takes blocks of every size from its heap.
 KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(256 << 20), "MALLOC_MMAP_THRESHOLD_": str(1 << 40),
                "MALLOC_MMAP_MAX_": "0"}
+# Open MPI refuses root, and more processes than it counts cores, if these do not say otherwise.
+LAUNCHER = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,12 +33,15 @@ ROWS = {
     "ours_never": Row("gpipe-train, 2 x 1, never", TWO_STAGES + "checkpoint: never}"),
     "ours_except_last": Row("gpipe-train, 2 x 1, except_last", TWO_STAGES + "checkpoint: except_last}"),
     "ours_1f1b": Row("gpipe-train, 2 x 1, 1f1b, never", TWO_STAGES + "schedule: 1f1b, checkpoint: never}"),
+    "ours_replicas": Row("gpipe-train, 2 replicas x 1 thread", "{devices: [cpu], replicas: 2, checkpoint: never}"),
+    "ours_replicas_mpi": Row("gpipe-train, 2 replicas, 2 processes", "{devices: [cpu], replicas: 2, checkpoint: never}", processes=2),
     "eager_1": Row("PyTorch eager, 1 thread", child=("eager", "1")),
     "eager_2": Row("PyTorch eager, 2 threads", child=("eager", "2")),
     "tuned_2": Row("PyTorch tuned, 2 threads", child=("fused", "2"), environment=tuple(KEEP_MEMORY.items())),
     "compile_2": Row("torch.compile, 2 threads", child=("compile", "2")),
     "torchgpipe_never": Row("torchgpipe, 2 stages, never", child=("torchgpipe", "never")),
     "torchgpipe_except_last": Row("torchgpipe, 2 stages, except_last", child=("torchgpipe", "except_last")),
+    "ddp_2": Row("PyTorch DDP, gloo, 2 processes", child=("ddp",), processes=2),
     "pipelining_gpipe": Row("torch.distributed.pipelining, GPipe", child=("pipelining", "gpipe"), processes=2),
     "pipelining_1f1b": Row("torch.distributed.pipelining, 1F1B", child=("pipelining", "1f1b"), processes=2),
 }
@@ -68,12 +73,15 @@ class Programs:
         self.runs += 1
         it, run = ROWS[row], self.folder / f"run-{self.runs}"
         if it.pipeline:
+            command = [self.program, "-q", "-o", run, self.config(network, row)]
+            if it.processes > 1:
+                command = ["mpirun", "-np", str(it.processes), "--bind-to", "none", *command]
             # Profiles are kept in the folder: the first of the runs measures one, the others use it.
-            return [[self.program, "-q", "-o", run, self.config(network, row)]], {"XDG_CACHE_HOME": str(self.folder)}, run / "metrics.jsonl"
+            return [command], {"XDG_CACHE_HOME": str(self.folder), **LAUNCHER}, run / "metrics.jsonl"
         command = [self.python, "-B", CHILD, f"{run}.jsonl", network, *it.child]
         if it.processes > 1:
             port = free_port()
-            return [[*command, rank, port] for rank in range(it.processes)], dict(it.environment), f"{run}.jsonl"
+            return [[*command, str(rank), str(port)] for rank in range(it.processes)], dict(it.environment), f"{run}.jsonl"
         return [command], dict(it.environment), f"{run}.jsonl"
 
     def planned(self, network, row):

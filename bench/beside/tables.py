@@ -14,6 +14,9 @@ RATIOS = [
     ("ours 2 x 1 except_last / torchgpipe except_last", "ours_except_last", "torchgpipe_except_last"),
     ("ours 2 x 1 never / pipelining GPipe", "ours_never", "pipelining_gpipe"),
     ("ours 2 x 1 1f1b / pipelining 1F1B", "ours_1f1b", "pipelining_1f1b"),
+    ("ours 2 replicas, 2 processes / PyTorch DDP", "ours_replicas_mpi", "ddp_2"),
+    ("ours 2 replicas, 2 processes / 2 threads", "ours_replicas_mpi", "ours_replicas"),
+    ("ours 2 replicas / ours 1 x 2", "ours_replicas", "ours_1x2"),
     ("ours 2 x 1 never / ours 1 x 1 (bound 1.60)", "ours_never", "ours_1x1"),
 ]
 # Ours, the other, the least median ratio that is aimed at, by network.

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """One of PyTorch's rows of bench/peers.py, in a process of its own. Trains until it is killed; appends a line to FILE after each step.
 
-Usage: torch_row.py FILE NETWORK eager|fused|compile|torchgpipe|pipelining|parameters [THREADS|MODE|SCHEDULE [RANK PORT]]
+Usage: torch_row.py FILE NETWORK eager|fused|compile|torchgpipe|ddp|pipelining|parameters [THREADS|MODE|SCHEDULE [RANK PORT]]
 
 NETWORK may be tiny. parameters prints the numbers of parameters of all networks, as JSON.
 """
+import dataclasses
 import json
 import os
 import pathlib
@@ -58,6 +59,17 @@ def torchgpipe(path, name, network, checkpoint):
     train(path, network, GPipe(sequence, balance=balance, devices=["cpu", "cpu"], chunks=MICRO_BATCHES, checkpoint=checkpoint))
 
 
+def ddp(path, name, network, rank, port):
+    """Each process has half of the mini-batch; batch norm normalises each half, as our replicas do."""
+    import torch.distributed as dist
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, RANK=str(rank), WORLD_SIZE="2")
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", rank=rank, world_size=2)
+    half = dataclasses.replace(network, batch=network.batch // 2)
+    model = Part(modules(name)).to(memory_format=torch.channels_last)
+    train(path if rank == 0 else os.devnull, half, torch.nn.parallel.DistributedDataParallel(model))
+
+
 def pipelining(path, name, network, schedule, rank, port):
     import torch.distributed as dist
     from torch.distributed import pipelining as stages
@@ -92,6 +104,8 @@ def main():
         print(json.dumps({each: sum(p.numel() for p in Part(modules(each)).parameters()) for each in NETWORKS}))
     elif kind == "torchgpipe":
         torchgpipe(path, name, network, rest[0])
+    elif kind == "ddp":
+        ddp(path, name, network, int(rest[0]), rest[1])
     elif kind == "pipelining":
         pipelining(path, name, network, rest[0], int(rest[1]), rest[2])
     else:

@@ -130,7 +130,7 @@ static int port_of(int socket) {
 }
 
 gp_status gp_guard_listen(gp_guard_door *out, int *socket, gp_error *err) {
-    struct sockaddr_storage any;
+    struct sockaddr_storage any = {0};
     bool six;
     memset(out, 0, sizeof *out);
     if (getrandom(out->secret, sizeof out->secret, 0) != (ssize_t)sizeof out->secret) return explain("no secret", err);

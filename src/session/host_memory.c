@@ -96,6 +96,7 @@ static size_t prediction_bytes(const gp_session *session) {
 static bool copies_state(const gp_session *session) {
     const gp_every *every = &session->config->train.save_every;
     int came_before = gp_config_changes_until(session->whole, session->options.step);
+    if (session->options.processes > 1) return session->whole->change_count > came_before;
     return every->time.count > 0 || every->minutes > 0 || session->whole->change_count > came_before;
 }
 

@@ -65,7 +65,8 @@ gp_status gp_trainer_save(gp_trainer *t, gp_error *err) {
     say_failure(t, gp_saver_poll(t->saver, &failure), &failure);
     if (t->under_way.step > 0 || !gp_trainer_saves(t, t->reached.step)) return GP_OK;
     say_failure(t, gp_saver_wait(t->saver, &failure), &failure);
-    return save(t, true, err);
+    /* No process holds a copy of what all have. */
+    return save(t, t->session->plan->processes == 1, err);
 }
 
 gp_status gp_trainer_save_now(gp_trainer *t, gp_error *err) {
