@@ -2,7 +2,9 @@
 # Installs what is missing to build and test gpipe, and nothing else. Takes a second when nothing is missing.
 #
 #   scripts/setup.sh        what building and testing need
-#   scripts/setup.sh --ci   also what .ci/run needs: clang, its sanitizers and fuzzer, clang-format, clang-tidy, Chromium
+#   scripts/setup.sh --mpi  also Open MPI, for runs of several processes; may stand beside --ci
+#   scripts/setup.sh --ci   also what .ci/run needs: Open MPI, clang, its sanitizers and fuzzer, clang-format, clang-tidy,
+#                           Chromium
 #
 # Without Chromium the tests of pages are skipped: if only its installation fails, set-up goes on with a warning.
 # Debian packages come from apt-get (as root, or with sudo). If the system has no oneDNN 3, the script downloads it from
@@ -21,13 +23,16 @@ onednn_folder=.deps/onednn
 packages=(gcc g++ libc6-dev libgomp1 cmake ninja-build pkg-config python3
     libyaml-dev libjansson-dev zlib1g-dev libxxhash-dev libcmocka-dev)
 ci_packages=(clang libclang-rt-14-dev clang-format clang-tidy)
+mpi_packages=(libopenmpi-dev openmpi-bin)
 optional_packages=()
 
-case "${1-}" in
-"") ;;
---ci) packages+=("${ci_packages[@]}") optional_packages=(chromium) ;;
-*) fail "unknown option $1; the only option is --ci" ;;
-esac
+for option in "$@"; do
+    case "$option" in
+    --mpi) packages+=("${mpi_packages[@]}") ;;
+    --ci) packages+=("${mpi_packages[@]}" "${ci_packages[@]}") optional_packages=(chromium) ;;
+    *) fail "unknown option $option; the options are --mpi and --ci" ;;
+    esac
+done
 
 # ---- Debian packages --------------------------------------------------------------------------------------------------
 

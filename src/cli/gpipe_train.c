@@ -285,6 +285,10 @@ static gp_status run_launched(const gp_options *options, bool *says, gp_error *e
     return rank == 0 ? run_with(options, launched, err) : GP_OK;
 }
 
+static void print_version(void) {
+    printf("gpipe-train %s\nMPI: %s\n", GP_VERSION, gp_processes_are_built() ? gp_processes_library() : "none");
+}
+
 int main(int argc, char **argv) {
     gp_error err = {0};
     gp_options options = {0};
@@ -297,7 +301,7 @@ int main(int argc, char **argv) {
     if (status == GP_OK && options.help)
         fputs(gp_options_help(), stdout);
     else if (status == GP_OK && options.version)
-        printf("gpipe-train %s\n", GP_VERSION);
+        print_version();
     else if (status == GP_OK)
         status = run_launched(&options, &says, &err);
     if (!says) err.text[0] = '\0';

@@ -53,7 +53,7 @@ const char *gp_options_help(void) {
            "each\n"
            "                        worker; with --plan, the instructions of each worker\n"
            "  -h, --help            print this text\n"
-           "  --version             print the version\n"
+           "  --version             print the version, and which MPI it was built with\n"
            "\n"
            "The run folder gets:\n"
            "  metrics.jsonl         loss, learning rate and time of each step; loss and time of each evaluation\n"

@@ -316,7 +316,7 @@ class Usage(Group):
             for word in ("-o DIR", "--set", "--plan", "--force", "-q", "-v", "Exit status: 0 done; 130 ", "Ctrl-C"):
                 self.assertIn(word, process.out)
         process = self.expect(["--version"], 0)
-        self.assertRegex(process.out, r"\Agpipe-train \d+\.\d+\.\d+\n\Z")
+        self.assertRegex(process.out, r"\Agpipe-train \d+\.\d+\.\d+\nMPI: (none|[A-Z][^\n]* v?\d[^\n]*)\n\Z")
 
     def test_threads_that_wait_sleep(self):
         """OpenMP's, unless somebody says otherwise."""
