@@ -16,6 +16,8 @@ const char *gp_options_help(void) {
            "  gpipe-train --resume net.yaml   continue after Ctrl-C or a crash\n"
            "  gpipe-train -o runs/slow --set optimizer.sgd.lr=0.001 net.yaml\n"
            "                                  train with another learning rate, in another run folder\n"
+           "  mpirun -np 4 gpipe-train net.yaml\n"
+           "                                  train as 4 processes, on one machine or on many\n"
            "  gpipe-train --predict y.safetensors --weights runs/net/best.safetensors net.yaml\n"
            "                                  write what the best model predicts for data.eval\n"
            "\n"

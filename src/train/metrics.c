@@ -255,15 +255,15 @@ static json_t *describe_run(const gp_session *session) {
     json_t *balance = json_array(), *devices = json_array();
     for (int s = 0; s < session->plan->stages->numbers; s++) append(&balance, json_integer(session->layers[s]));
     for (int w = 0; w < session->plan->workers; w++) append(&devices, json_string(config->pipeline.devices[w].kind));
-    return json_pack("{s:s, s:I, s:i, s:o, s:o, s:i, s:s, s:o, s:b, s:I, s:I, s:I, s:I, s:I}", "version", GP_VERSION,
-                     "parameters", (json_int_t)gp_graph_param_elements(session->graph), "layers",
-                     session->graph->layer_count, "balance", balance, "devices", devices, "micro_batches",
-                     config->pipeline.micro_batches, "schedule", gp_schedule_kind_name(config->pipeline.schedule.kind),
-                     "checkpoint", describe_checkpoint(session->plan), "lockstep", gp_plan_has_barriers(session->plan),
-                     "seed", (json_int_t)config->train.seed, "batch", (json_int_t)config->data.batch, "train_samples",
-                     (json_int_t)(session->train ? gp_dataset_count(session->train) : 0), "eval_samples",
-                     (json_int_t)(session->eval ? gp_dataset_count(session->eval) : 0), "steps",
-                     (json_int_t)session->steps);
+    return json_pack(
+        "{s:s, s:I, s:i, s:o, s:o, s:i, s:i, s:s, s:o, s:b, s:I, s:I, s:I, s:I, s:I}", "version", GP_VERSION,
+        "parameters", (json_int_t)gp_graph_param_elements(session->graph), "layers", session->graph->layer_count,
+        "balance", balance, "devices", devices, "processes", session->plan->processes, "micro_batches",
+        config->pipeline.micro_batches, "schedule", gp_schedule_kind_name(config->pipeline.schedule.kind), "checkpoint",
+        describe_checkpoint(session->plan), "lockstep", gp_plan_has_barriers(session->plan), "seed",
+        (json_int_t)config->train.seed, "batch", (json_int_t)config->data.batch, "train_samples",
+        (json_int_t)(session->train ? gp_dataset_count(session->train) : 0), "eval_samples",
+        (json_int_t)(session->eval ? gp_dataset_count(session->eval) : 0), "steps", (json_int_t)session->steps);
 }
 
 /* Takes the pairs of `event`, and adds what describes the run. */

@@ -11,6 +11,7 @@
 #include "base/finite.h"
 #include "base/memory.h"
 #include "base/printable.h"
+#include "process/processes.h"
 #include "profile/profile_words.h"
 #include "report/plan_report.h"
 #include "report/warnings.h"
@@ -63,6 +64,8 @@ void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_s
            gp_schedule_kind_name(pipeline->schedule.kind), micro_batches, micro_batches == 1 ? "" : "es",
            gp_plan_checkpoint_text(checkpoint, session->plan), gp_bytes_text(bytes, arena),
            pipeline->stages == pipeline->entry_count ? "stage" : "worker");
+    if (session->plan->processes > 1)
+        printf("%d processes, connected by %s\n", session->plan->processes, gp_processes_library());
     print_source(session);
     gp_precision_advise(session, false, stdout);
     if (verbosity != GP_VERBOSE) { /* else the plan says it */

@@ -102,10 +102,10 @@ static void the_start_says_what_runs(void **state) {
     assert_true(json_real_value(json_object_get(start, "time")) >= 0);
     json_object_del(start, "time");
     json_t *wanted =
-        json_pack("{s:s, s:s, s:i, s:i, s:[i, i], s:[s, s], s:i, s:s, s:s, s:b, s:i, s:i, s:i, s:i, s:i}", "event",
+        json_pack("{s:s, s:s, s:i, s:i, s:[i, i], s:[s, s], s:i, s:i, s:s, s:s, s:b, s:i, s:i, s:i, s:i, s:i}", "event",
                   "start", "version", GP_VERSION, "parameters", 1139, "layers", 8, "balance", 3, 5, "devices", "cpu",
-                  "cpu", "micro_batches", 4, "schedule", "gpipe", "checkpoint", "except_last", "lockstep", 0, "seed", 7,
-                  "batch", 16, "train_samples", 50, "eval_samples", 14, "steps", 5);
+                  "cpu", "processes", 1, "micro_batches", 4, "schedule", "gpipe", "checkpoint", "except_last",
+                  "lockstep", 0, "seed", 7, "batch", 16, "train_samples", 50, "eval_samples", 14, "steps", 5);
     assert_non_null(wanted);
     assert_true(json_equal(start, wanted));
     json_decref(wanted);
