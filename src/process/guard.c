@@ -551,7 +551,7 @@ bool gp_guard_speaks(gp_guard *guard) {
     pthread_mutex_lock(&guard->lock);
     bool orphaned = guard->cause.status != GP_OK && guard->blamed == 0 && guard->lost;
     pthread_mutex_unlock(&guard->lock);
-    return guard->rank == 0 || (guard->rank == 1 && orphaned);
+    return orphaned ? guard->rank == 1 : guard->rank == 0; /* process 0 may come back when it was stopped */
 }
 
 void gp_guard_ask_stop(gp_guard *guard) {
