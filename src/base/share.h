@@ -18,6 +18,12 @@ static inline gp_share gp_share_of(int64_t samples, int replicas, int replica) {
     return (gp_share){first, samples - first < each ? samples - first : each};
 }
 
+/* How many replicas have a share that is not empty: the first ones. */
+static inline int gp_share_takers(int64_t samples, int replicas) {
+    int64_t each = (samples + replicas - 1) / replicas;
+    return each > 0 ? (int)((samples + each - 1) / each) : 0;
+}
+
 /* What two shares of one micro-batch have in common; count 0: nothing. */
 static inline gp_share gp_share_common(gp_share a, gp_share b) {
     int64_t first = a.first > b.first ? a.first : b.first;

@@ -84,7 +84,6 @@ GP_MUST_USE gp_status gp_stage_compile(gp_stage_plan *plan, const gp_stage_reque
 GP_MUST_USE gp_status gp_stage_find_users(const gp_stage_plan *plan, const gp_stage_request *request, gp_sized *sized,
                                           gp_error *err);
 GP_MUST_USE gp_status gp_stage_compile_norm(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err);
-GP_MUST_USE gp_status gp_stage_compile_reduce(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err);
 /* Of its own shard; empty if the stage does not shard. */
 GP_MUST_USE gp_status gp_stage_compile_update(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err);
 GP_MUST_USE gp_status gp_stage_compile_refresh(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err);

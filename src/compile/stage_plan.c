@@ -20,7 +20,7 @@ static gp_status compile_sizes(gp_stage_plan *plan, const gp_stage_request *requ
         sized->samples = gp_stage_samples(plan, request, request->sizes[i].samples);
         sized->training = request->sizes[i].training;
         sized->evaluation = request->sizes[i].evaluation;
-        GP_RETURN_IF_FAILED(gp_stage_compile(plan, request, sized, err));
+        if (sized->samples > 0) GP_RETURN_IF_FAILED(gp_stage_compile(plan, request, sized, err));
         GP_RETURN_IF_FAILED(gp_stage_find_users(plan, request, sized, err));
         const gp_routine *evaluate = &sized->routine[GP_ROUTINE_EVALUATE];
         if (evaluate->transient + evaluate->workspace > plan->evaluation)
@@ -40,8 +40,6 @@ gp_status gp_stage_plan_init(gp_stage_plan *plan, const gp_stage_request *reques
     GP_RETURN_IF_FAILED(compile_sizes(plan, request, err));
     GP_RETURN_IF_FAILED(gp_stage_compile_refresh(plan, request, err));
     gp_stage_plan_fit(plan, &plan->refresh);
-    GP_RETURN_IF_FAILED(gp_stage_compile_reduce(plan, request, err));
-    gp_stage_plan_fit(plan, &plan->reduce);
     GP_RETURN_IF_FAILED(gp_stage_compile_update(plan, request, err));
     gp_stage_plan_fit(plan, &plan->update);
     if (!request->stages->norms) return GP_OK;
@@ -71,7 +69,6 @@ void gp_stage_plan_fini(gp_stage_plan *plan) {
     gp_routine_fini(&plan->refresh);
     gp_routine_fini(&plan->norm);
     gp_routine_fini(&plan->clip);
-    gp_routine_fini(&plan->reduce);
     gp_routine_fini(&plan->update);
     *plan = (gp_stage_plan){0};
 }

@@ -154,9 +154,8 @@ typedef struct gp_stage_plan {
     int kept;           /* outputs of layers that it keeps although it recomputes, and that spare something */
     gp_routine refresh; /* masters → working copies */
     gp_routine norm, clip; /* empty where no norms are found; clip, but on the last stage */
-    gp_routine reduce;     /* empty if the stage has no replicas */
-    /* If it has: where its gradients begin, how many bytes they are in all, and where the others' parts of its own
-     * shard lie, one after another. */
+    /* If it has replicas: where its gradients begin, how many bytes they are in all, and where the others' parts of its
+     * own shard lie, one after another. */
     size_t grads, grads_bytes, parts;
     /* If its replicas share out the updates (gp_stage_shards): where each shard begins, and the last one ends; the
      * update of its own shard; the end of the masters of trained parameters. Where norms are found, besides: the sums
@@ -239,5 +238,9 @@ bool gp_lowered_is_dead(const gp_graph *graph, int node, const gp_lowered_op *op
 GP_MUST_USE gp_status gp_stage_mini_batch(const gp_stage_plan *plan, const gp_stage_request *request, int pieces,
                                           int64_t samples, int64_t last, bool training, gp_routine *total,
                                           gp_routine *step, gp_error *err);
+
+/* The sum of the replicas' gradients in a mini-batch of which the first `terms` replicas have samples. */
+GP_MUST_USE gp_status gp_stage_reduce(const gp_stage_plan *plan, const gp_stage_request *request, int terms,
+                                      gp_routine *out, gp_error *err);
 
 #endif

@@ -13,6 +13,7 @@ gp_status gp_stage_lower(const gp_stage_plan *plan, const gp_stage_request *requ
         int index = stage->first_node + i;
         const gp_node *node = &request->stages->graph->nodes[index];
         gp_lowering_init(&lowering.nodes[i], request->types, samples, (uint32_t)index);
+        lowering.nodes[i].replicas = stage->replicas;
         lowering.nodes[i].evaluate_only = !trains;
         lowering.nodes[i].predict = request->predict;
         status = node->layer->type->lower(node->layer, &lowering.nodes[i], err);

@@ -149,6 +149,20 @@ typedef struct gp_blocks_attributes {
 typedef struct gp_clip_attributes {
     double max_norm; /* 0: the norm is found, and nothing is clipped */
 } gp_clip_attributes;
+/* loss_total, if replicas share the samples of each micro-batch: partials stand by micro-batch, then replica, and only
+ * the first replicas have one. All 0: all are there. */
+typedef struct gp_loss_total_attributes {
+    int64_t replicas;
+    int64_t full, last; /* partials of every micro-batch but the last; of the last */
+} gp_loss_total_attributes;
+
+/* Whether a partial is there, out of `pieces`. */
+static inline bool gp_loss_total_has(const gp_loss_total_attributes *total, int64_t pieces, int64_t piece) {
+    if (total->replicas == 0) return true;
+    bool last = piece / total->replicas == pieces / total->replicas - 1;
+    return piece % total->replicas < (last ? total->last : total->full);
+}
+
 typedef struct gp_cross_entropy_attributes {
     double smoothing; /* 0 … 1 */
     int64_t ignore;   /* the target that does not count */
@@ -180,7 +194,9 @@ typedef struct gp_adam_attributes {
 #define GP_ATTRIBUTES_MAP(X)                                                                                           \
     X(conv)                                                                                                            \
     X(pool)                                                                                                            \
-    X(norm) X(group_norm) X(activation) X(dropout) X(blocks) X(clip) X(cross_entropy) X(element_loss) X(sgd) X(adam)
+    X(norm)                                                                                                            \
+    X(group_norm)                                                                                                      \
+    X(activation) X(dropout) X(blocks) X(clip) X(cross_entropy) X(element_loss) X(loss_total) X(sgd) X(adam)
 
 enum gp_op_flags {
     GP_OP_ACCUMULATE = 1, /* weight gradients: add to what they write instead of overwriting it */

@@ -144,6 +144,17 @@ static gp_status rule_norm_commit(const gp_op_desc *desc, gp_op_sizes *sizes, gp
     return gp_op_refuse(desc, err, "only one row, which has no unbiased variance");
 }
 
+static gp_status rule_loss_total(const gp_op_desc *desc, gp_op_sizes *sizes, gp_error *err) {
+    const gp_loss_total_attributes *total = &desc->attributes.loss_total;
+    int64_t pieces = *gp_op_size(sizes, 'p'), replicas = total->replicas;
+    if (replicas == 0 && total->full == 0 && total->last == 0) return GP_OK;
+    bool right = replicas > 0 && pieces % replicas == 0 && total->full > 0 && total->full <= replicas &&
+                 total->last > 0 && total->last <= replicas;
+    if (right) return GP_OK;
+    return gp_op_refuse(desc, err, "%lld parts of %lld replicas, of which %lld are there, and %lld of the last",
+                        (long long)pieces, (long long)replicas, (long long)total->full, (long long)total->last);
+}
+
 static gp_status rule_group_norm(const gp_op_desc *desc, gp_op_sizes *sizes, gp_error *err) {
     int64_t groups = desc->attributes.group_norm.groups, channels = *gp_op_size(sizes, 'c');
     GP_RETURN_IF_FAILED(check_eps(desc, desc->attributes.group_norm.eps, err));

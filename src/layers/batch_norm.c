@@ -130,16 +130,23 @@ static gp_status begin(const gp_layer *layer, gp_lowering *lowering, gp_layer_op
     return GP_OK;
 }
 
+static gp_status refuse_single(const gp_lowering *lowering, gp_error *err) {
+    bool shares = lowering->replicas > 1;
+    return gp_fail(err, GP_CONFIG,
+                   "a %s of 1 sample has one value per channel, whose variance is 0: take a larger batch or fewer "
+                   "%smicro_batches, so that every %s has 2 samples or more%s (data.drop_last leaves out a last "
+                   "mini-batch that is too small)",
+                   shares ? "replica's share" : "micro-batch", shares ? "replicas or " : "",
+                   shares ? "share" : "micro-batch", shares ? ", or none" : "");
+}
+
 static gp_status batch_norm_lower(const gp_layer *layer, gp_lowering *lowering, gp_error *err) {
     gp_layer_ops ops;
     int stats = 0;
     GP_RETURN_IF_FAILED(begin(layer, lowering, &ops, err));
     if (layer->frozen) return lower_frozen(&ops, layer, err);
     if (!lowering->evaluate_only && lowering->samples * rows_per_sample(layer) == 1)
-        return gp_fail(err, GP_CONFIG,
-                       "a micro-batch of 1 sample has one value per channel, whose variance is 0: take a larger batch "
-                       "or fewer micro_batches, so that every micro-batch has 2 samples or more (data.drop_last leaves "
-                       "out a last mini-batch that is too small)");
+        return refuse_single(lowering, err);
     gp_layer_ops evaluate = ops;
     set_running(&evaluate, layer);
     GP_RETURN_IF_FAILED(gp_lowering_stats(lowering, stats_tensor(layer, lowering), &stats, err));

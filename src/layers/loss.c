@@ -1,5 +1,6 @@
 /* What all losses share: their passes, the STATS that they leave, the mini-batch's total, and the prediction kept where
  * it is wanted. */
+#include "base/share.h"
 #include "layers/types.h"
 
 /* A micro-batch's Σ loss and number right; then the prediction. */
@@ -27,10 +28,19 @@ gp_status gp_loss_lower(const gp_layer *layer, gp_lowering *lowering, gp_tensor 
     return gp_layer_op(&ops, GP_PASS_BACKWARD, 0, backward, err);
 }
 
+/* Of empty shares there is none. */
+static void set_partials(const gp_lowering *lowering, gp_op_desc *desc) {
+    int replicas = lowering->replicas;
+    int full = gp_share_takers(lowering->samples, replicas), last = gp_share_takers(lowering->last, replicas);
+    if (full < replicas || last < replicas)
+        desc->attributes.loss_total = (gp_loss_total_attributes){replicas, full, last};
+}
+
 gp_status gp_loss_lower_mini_batch(const gp_layer *layer, gp_lowering *lowering, gp_error *err) {
     gp_lowered_op *op = NULL;
     GP_RETURN_IF_FAILED(declare_stats(layer, lowering, err));
     GP_RETURN_IF_FAILED(gp_lowering_op(lowering, GP_PASS_TOTAL, 0, GP_OP_LOSS_TOTAL, &op, err));
+    set_partials(lowering, &op->desc);
     gp_lowered_operand(op, GP_LOSS_TOTAL_PARTIAL,
                        gp_tensor_plain(GP_F64, 2, (const int64_t[]){lowering->pieces * lowering->replicas, 2}),
                        GP_ROLE_STATS_ALL, GP_LOSS_STATS_PARTIAL);

@@ -75,10 +75,10 @@ typedef struct gp_lowered_tensors {
 typedef struct gp_lowering {
     /* What is asked for. */
     gp_types types;     /* values are `storage`, parameters `compute`, statistics and sums `accumulate` */
-    int64_t samples;    /* of the micro-batch (FORWARD, EVALUATE, BACKWARD) */
+    int64_t samples;    /* of the micro-batch, or of a replica's share of it (FORWARD, EVALUATE, BACKWARD) */
     int64_t pieces;     /* micro-batches of the mini-batch (TOTAL, COMMIT) */
     int64_t last;       /* samples of the last micro-batch (COMMIT); the others have `samples` */
-    int replicas;       /* that share out each micro-batch (TOTAL, COMMIT); then those are samples of all together */
+    int replicas;       /* that share out each micro-batch; in TOTAL and COMMIT, samples are those of all together */
     uint32_t node;      /* index in the expanded graph (dropout) */
     bool evaluate_only; /* only EVALUATE is wanted: what only training forbids is not refused */
     bool predict;       /* the loss's EVALUATE keeps the prediction: STATS GP_LOSS_STATS_PREDICTION of the loss */

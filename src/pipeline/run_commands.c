@@ -87,7 +87,7 @@ static const gp_stats_plan *find_prediction(const gp_plan *plan, const gp_stage_
     return NULL;
 }
 
-/* Of each micro-batch, from each replica of the last stage. */
+/* Of each micro-batch, from each replica of the last stage that has samples of it. */
 gp_status gp_run_prediction(gp_run *run, int mini, void *out, gp_error *err) {
     const gp_plan *plan = run->plan;
     const gp_mini_plan *its = &plan->minis[mini];
@@ -99,18 +99,19 @@ gp_status gp_run_prediction(gp_run *run, int mini, void *out, gp_error *err) {
     if (!stats || !gp_shape_elements(plan->graph->nodes[stats->node].layer->inputs[0], &elements))
         return gp_fail(err, GP_INTERNAL, "the plan keeps no prediction");
     size_t sample = (size_t)elements * gp_dtype_size(plan->types.storage);
-    int count = its->pieces * replicas;
+    int count = its->pieces * replicas, used = 0;
     GP_RETURN_IF_FAILED(GP_NEW(&blocks, count, err));
     for (int b = 0; b < count; b++) {
         const gp_stage_plan *last = &plan->stage[root + b % replicas];
         gp_share share = gp_mini_share(its, &plan->stages->stage[last->stage], b / replicas);
+        if (share.count == 0) continue;
         stats = find_prediction(plan, last);
-        blocks[b] = (gp_block){.worker = last->worker,
-                               .offset = last->base + stats->offset + (size_t)(b / replicas) * stats->stride,
-                               .bytes = (size_t)share.count * sample,
-                               .host = out ? (char *)out + (size_t)share.first * sample : NULL};
+        blocks[used++] = (gp_block){.worker = last->worker,
+                                    .offset = last->base + stats->offset + (size_t)(b / replicas) * stats->stride,
+                                    .bytes = (size_t)share.count * sample,
+                                    .host = out ? (char *)out + (size_t)share.first * sample : NULL};
     }
-    gp_status status = copy_blocks(run, false, blocks, (size_t)count, err);
+    gp_status status = copy_blocks(run, false, blocks, (size_t)used, err);
     free(blocks);
     return status;
 }

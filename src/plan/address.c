@@ -52,7 +52,7 @@ const gp_routine *gp_instr_routine(const gp_mini_plan *mini, const gp_stage_plan
     switch (instr->op) {
     case GP_INSTR_NORM: return &stage->norm;
     case GP_INSTR_CLIP: return &stage->clip;
-    case GP_INSTR_REDUCE: return &stage->reduce;
+    case GP_INSTR_REDUCE: return &mini->reduce[instr->stage];
     case GP_INSTR_UPDATE: return &stage->update;
     case GP_INSTR_TOTAL: return &mini->total[instr->stage];
     default: return NULL;
@@ -91,23 +91,27 @@ static bool carries(const gp_plan *plan, const gp_collective *collective, const 
     return stats->merged && (stats->node == plan->graph->node_count - 1) == (collective->part == GP_PART_LOSSES);
 }
 
-/* Ranges of memory that each contributor's part is made of. */
-static int count_ranges(const gp_plan *plan, const gp_mini_plan *mini, const gp_collective *its) {
-    const gp_stage_plan *stage = &plan->stage[its->contributors.count ? its->contributors.items[0] : 0];
-    int count = 0;
+/* Ranges of memory that a contributor's part is made of. A replica without samples has found nothing; but its sums of
+ * gradients are there. */
+static int count_ranges(const gp_plan *plan, const gp_mini_plan *mini, const gp_collective *its, int from) {
+    const gp_stage_plan *stage = &plan->stage[from];
+    int micros = gp_micros_count(gp_micros_of_stage(gp_mini_pieces(mini), &plan->stages->stage[from])), count = 0;
+    if (its->part == GP_PART_GRADIENTS && its->kind == GP_COLLECTIVE_SCATTER) return micros > 0;
     if (its->part != GP_PART_LOSSES && its->part != GP_PART_STATISTICS) return 1;
     for (size_t i = 0; i < stage->stats_count; i++) count += carries(plan, its, &stage->stats[i]);
-    return count * mini->pieces;
+    return count * micros;
 }
 
-/* Where the n-th range of the part of replica `replica` lies on a stage. */
+/* Where the n-th range of the part of stage `from`, a replica, lies on a stage. */
 static size_t stats_offset(const gp_plan *plan, const gp_mini_plan *mini, const gp_collective *its,
-                           const gp_stage_plan *stage, int replica, int n, size_t *bytes) {
-    int skip = n / mini->pieces;
+                           const gp_stage_plan *stage, int from, int n, size_t *bytes) {
+    const gp_stage *sender = &plan->stages->stage[from];
+    gp_micros micros = gp_micros_of_stage(gp_mini_pieces(mini), sender);
+    int skip = n / gp_micros_count(micros), micro = micros.first + n % gp_micros_count(micros);
     const gp_stats_plan *stats = stage->stats;
     while (!carries(plan, its, stats) || skip-- > 0) stats++;
     *bytes = stats->bytes;
-    return stats->offset + (size_t)(n % mini->pieces) * stats->stride + (size_t)replica * stats->bytes;
+    return stats->offset + (size_t)micro * stats->stride + (size_t)sender->replica * stats->bytes;
 }
 
 /* The shard that goes from one replica to another: of a scatter the receiver's, else the sender's. Parts of others lie
@@ -132,7 +136,6 @@ static gp_move part_move(const gp_plan *plan, const gp_mini_plan *mini, const gp
                          int n) {
     const gp_stage_plan *stage = &plan->stage[at], *sender = &plan->stage[from];
     const size_t first = offsetof(gp_step_scalars, loss_sum);
-    int replica = plan->stages->stage[from].replica;
     gp_move move = {.from = from, .value = -1};
     switch (its->part) {
     case GP_PART_SCALARS:
@@ -147,14 +150,15 @@ static gp_move part_move(const gp_plan *plan, const gp_mini_plan *mini, const gp
         break;
     case GP_PART_LOSSES:
     case GP_PART_STATISTICS:
-        move.offset = stats_offset(plan, mini, its, stage, replica, n, &move.bytes);
-        move.source = stats_offset(plan, mini, its, sender, replica, n, &move.bytes);
+        move.offset = stats_offset(plan, mini, its, stage, from, n, &move.bytes);
+        move.source = stats_offset(plan, mini, its, sender, from, n, &move.bytes);
         break;
     case GP_PART_GRADIENTS: gradient_move(plan, its, from, at, &move); break;
     case GP_PART_BLOCKS:
     case GP_PART_PARAMETERS: {
         gp_share (*find)(const gp_stage_plan *, int) =
             its->part == GP_PART_BLOCKS ? gp_stage_plan_blocks : gp_stage_plan_masters;
+        int replica = plan->stages->stage[from].replica;
         gp_share there = find(sender, replica);
         move.offset = (size_t)find(stage, replica).first;
         move.source = (size_t)there.first;
@@ -170,18 +174,18 @@ static gp_move part_move(const gp_plan *plan, const gp_mini_plan *mini, const gp
 /* A stage need not copy from itself. */
 static bool collective_move(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, int i, gp_move *out) {
     const gp_collective *its = &plan->stages->collectives[instr->collective];
-    int ranges = count_ranges(plan, mini, its);
-    bool posts = instr->op == GP_INSTR_POST, mutual = gp_collective_is_mutual(its);
-    int others = posts ? 1 : (int)its->contributors.count - mutual;
-    if (i >= others * ranges) return false;
-    int from = instr->stage;
-    if (!posts) {
-        int other = i / ranges;
-        if (mutual && other >= plan->stages->stage[instr->stage].replica) other++;
-        from = its->contributors.items[other];
+    bool posts = instr->op == GP_INSTR_POST;
+    for (size_t c = 0; c < its->contributors.count; c++) {
+        int from = its->contributors.items[c];
+        if ((from == instr->stage) != posts) continue;
+        int ranges = count_ranges(plan, mini, its, from);
+        if (i < ranges) {
+            *out = part_move(plan, mini, its, from, instr->stage, i);
+            return true;
+        }
+        i -= ranges;
     }
-    *out = part_move(plan, mini, its, from, instr->stage, i % ranges);
-    return true;
+    return false;
 }
 
 /* A stage's samples of a value from `first` on, in the mini-batch. */

@@ -14,14 +14,16 @@ typedef struct cursor {
 /* The routines of a stage, by number; NULL: there are no more. */
 static const gp_routine *routine_at(const gp_plan *plan, int stage, int n) {
     const gp_stage_plan *its = &plan->stage[stage];
-    const gp_routine *const others[] = {&its->norm, &its->clip, &its->reduce, &its->update, &its->refresh};
+    const gp_routine *const others[] = {&its->norm, &its->clip, &its->update, &its->refresh};
     enum { OTHERS = sizeof others / sizeof *others };
     if (n < its->sized_count * GP_ROUTINES) return &its->sized[n / GP_ROUTINES].routine[n % GP_ROUTINES];
     n -= its->sized_count * GP_ROUTINES;
     if (n < OTHERS) return others[n];
     n -= OTHERS;
-    if (n >= 2 * plan->mini_count) return NULL;
-    return n % 2 ? &plan->minis[n / 2].step[stage] : &plan->minis[n / 2].total[stage];
+    if (n >= 3 * plan->mini_count) return NULL;
+    const gp_mini_plan *mini = &plan->minis[n / 3];
+    const gp_routine *const of_mini[] = {&mini->total[stage], &mini->reduce[stage], &mini->step[stage]};
+    return of_mini[n % 3];
 }
 
 /* The next op; NULL: there are no more. The same prepared op may come several times. */

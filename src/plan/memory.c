@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "schedule/slots.h"
 
 static const gp_memory_kind frame_kind[GP_FRAMES] = {GP_MEMORY_STASH, GP_MEMORY_SAVED, GP_MEMORY_COPIES,
                                                      GP_MEMORY_COPIES};
@@ -97,7 +98,7 @@ static void before_instr(alive *a, const gp_instr *instr) {
 
 static void after_instr(alive *a, const gp_instr *instr) {
     gp_life *life = &a->lives[(size_t)instr->stage * (size_t)a->mini->pieces + instr->micro];
-    unsigned ends = gp_life_end(a->plan->stages, a->mini->training, instr, life);
+    unsigned ends = gp_life_end(a->plan->stages, a->mini->programs, instr, life);
     for (int f = 0; f < GP_FRAMES && ends; f++, ends >>= 1)
         if (ends & 1) set_alive(a, instr->stage, (gp_frame)f, instr->micro, false);
 }

@@ -57,26 +57,6 @@ static gp_status find_replicas(const gp_plan_request *request, int *out, gp_erro
     return GP_OK;
 }
 
-static gp_status check_shares(const gp_plan *plan, gp_place place, gp_error *err) {
-    for (int s = 0; s < plan->stages->count; s++)
-        for (int m = 0; m < plan->mini_count; m++) {
-            const gp_mini_plan *mini = &plan->minis[m];
-            const gp_stage *stage = &plan->stages->stage[s];
-            int64_t samples = gp_mini_samples(mini, mini->pieces - 1);
-            if (gp_share_of(mini->piece, stage->replicas, stage->replica).count == 0) samples = mini->piece;
-            if (gp_share_of(samples, stage->replicas, stage->replica).count > 0) continue;
-            return gp_fail_at(
-                err, GP_CONFIG, place,
-                "stage %d has %d replicas, and replica %d would have none of the %" PRId64
-                " samples of a micro-batch, in %s of %" PRId64
-                ": shares without a sample are not available yet; take fewer replicas or micro_batches, or "
-                "mini-batches of another size",
-                stage->number, stage->replicas, stage->replica, samples,
-                mini->training ? "a mini-batch" : "an evaluation's mini-batch", mini->samples);
-        }
-    return GP_OK;
-}
-
 static gp_status make_stages(gp_plan *plan, const gp_plan_request *request, gp_error *err) {
     gp_stages_request its = {.graph = request->graph,
                              .layers = request->layers,
@@ -96,7 +76,7 @@ static gp_status make_stages(gp_plan *plan, const gp_plan_request *request, gp_e
     if (status == GP_OK) status = gp_stages_create(&its, &plan->stages, err);
     free(replicas);
     free(samples);
-    return status == GP_OK ? check_shares(plan, request->replicas_place, err) : status;
+    return status;
 }
 
 static gp_status assign_slots(const gp_plan *plan, const gp_mini_plan *mini, gp_error *err) {
@@ -119,7 +99,7 @@ static gp_status blame_file(const gp_plan *plan, gp_status status, gp_error *err
 
 static gp_status schedule_mini(const gp_plan *plan, gp_mini_plan *mini, gp_error *err) {
     gp_emit_request request = {.stages = plan->stages,
-                               .pieces = mini->pieces,
+                               .pieces = gp_mini_pieces(mini),
                                .checkpoints = plan->checkpoints,
                                .lockstep = plan->lockstep,
                                .training = mini->training,
@@ -234,6 +214,7 @@ static gp_status plan_stages(gp_plan *plan, gp_stage_request stage_request, cons
     GP_RETURN_IF_FAILED(GP_NEW(&plan->stage, plan->stages->count, err));
     for (int s = 0; s < plan->stages->count; s++) {
         gp_stage_plan *stage = &plan->stage[s];
+        const gp_stage *its = &plan->stages->stage[s];
         stage->stage = s;
         stage->worker = gp_programs_worker(plan->minis[0].programs, s);
         stage->spec = plan->devices[stage->worker];
@@ -245,7 +226,11 @@ static gp_status plan_stages(gp_plan *plan, gp_stage_request stage_request, cons
             gp_mini_plan *mini = &plan->minis[m];
             GP_RETURN_IF_FAILED(gp_stage_mini_batch(stage, &stage_request, mini->pieces, mini->piece, mini->last,
                                                     mini->training, &mini->total[s], &mini->step[s], err));
+            if (mini->training && its->replicas > 1)
+                GP_RETURN_IF_FAILED(gp_stage_reduce(
+                    stage, &stage_request, gp_replicas_with_samples(gp_mini_pieces(mini), its), &mini->reduce[s], err));
             gp_stage_plan_fit(stage, &mini->total[s]);
+            gp_stage_plan_fit(stage, &mini->reduce[s]);
             gp_stage_plan_fit(stage, &mini->step[s]);
         }
     }
@@ -322,6 +307,7 @@ static gp_status make_plan(gp_plan *plan, const gp_plan_request *request, gp_mic
     for (int m = 0; m < plan->mini_count; m++) {
         GP_RETURN_IF_FAILED(make_programs(plan, &plan->minis[m], err));
         GP_RETURN_IF_FAILED(GP_NEW(&plan->minis[m].total, plan->stages->count, err));
+        GP_RETURN_IF_FAILED(GP_NEW(&plan->minis[m].reduce, plan->stages->count, err));
         GP_RETURN_IF_FAILED(GP_NEW(&plan->minis[m].step, plan->stages->count, err));
     }
     GP_RETURN_IF_FAILED(GP_NEW(sizes, 2 * plan->mini_count, err));
@@ -381,9 +367,11 @@ void gp_plan_destroy(gp_plan **plan) {
         gp_mini_plan *mini = &it->minis[m];
         for (int s = 0; s < stages; s++) {
             if (mini->total) gp_routine_fini(&mini->total[s]);
+            if (mini->reduce) gp_routine_fini(&mini->reduce[s]);
             if (mini->step) gp_routine_fini(&mini->step[s]);
         }
         free(mini->total);
+        free(mini->reduce);
         free(mini->step);
         gp_waits_destroy(&mini->waits);
         gp_waits_destroy(&mini->meets);

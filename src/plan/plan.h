@@ -72,8 +72,8 @@ typedef struct gp_mini_plan {
     gp_waits *waits;
     gp_waits *meets;  /* what each barrier waits for (plan/meets.h); NULL: there all workers meet, or are none */
     gp_waits *behind; /* where it begins behind another of its size; NULL: it never does */
-    gp_program_queues *queues; /* NULL: all devices are the host, and do at once what they are given */
-    gp_routine *total, *step;  /* [stage] */
+    gp_program_queues *queues;         /* NULL: all devices are the host, and do at once what they are given */
+    gp_routine *total, *reduce, *step; /* [stage]; reduce: empty if the stage has no replicas */
 } gp_mini_plan;
 
 typedef struct gp_plan {
@@ -136,9 +136,12 @@ bool gp_plan_has_barriers(const gp_plan *plan);
 enum { GP_PLAN_CHECKPOINT_TEXT = GP_CHECKPOINT_TEXT + 60 };
 /* "except_last", "[always, never]", "as the file says"; buffer is returned. */
 const char *gp_plan_checkpoint_text(char buffer[GP_PLAN_CHECKPOINT_TEXT], const gp_plan *plan);
+static inline gp_pieces gp_mini_pieces(const gp_mini_plan *mini) {
+    return (gp_pieces){mini->pieces, mini->piece, mini->last};
+}
 /* Samples of micro-batch `micro`. */
 int64_t gp_mini_samples(const gp_mini_plan *mini, int micro);
-/* A stage's share of it, from the beginning of the mini-batch on. */
+/* A stage's share of it, from the beginning of the mini-batch on; it may be empty. */
 gp_share gp_mini_share(const gp_mini_plan *mini, const gp_stage *stage, int micro);
 /* The frames and routines that an instruction of a stage uses. */
 const gp_sized *gp_mini_sized(const gp_mini_plan *mini, const gp_stage_plan *stage, int micro);
@@ -175,9 +178,8 @@ typedef struct gp_move {
     size_t source;        /* of a collect: where it is copied from, in the arena of the contributor's worker */
     int64_t first;        /* of a load: the first sample, in the mini-batch */
 } gp_move;
-/* The i-th range, from 0, of a load, send, receive, post or collect. Moves of a stage without parameters have 0 bytes;
- * so have copies between replicas that have no sample of the micro-batch in common. False: the instruction has no more.
- */
+/* The i-th range, from 0, of a load, send, receive, post or collect. Moves of a stage without parameters have 0 bytes.
+ * False: the instruction has no more. */
 bool gp_instr_move(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, int i, gp_move *out);
 /* Bytes of all its ranges. */
 size_t gp_instr_bytes(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr);

@@ -14,16 +14,28 @@ typedef struct amount {
     uint64_t places; /* micro-batches times edges: what tables by edge and micro-batch have */
 } amount;
 
-static uint64_t count_recomputes(gp_checkpoint_mode mode, int pieces) {
+/* Of the micro-batches of which the stage has samples. */
+static uint64_t count_recomputes(gp_checkpoint_mode mode, gp_micros micros, int pieces) {
     uint64_t count = 0;
-    for (int m = 0; m < pieces; m++) count += !gp_checkpoint_keeps(mode, m, pieces);
+    for (int m = micros.first; m < micros.end; m++) count += !gp_checkpoint_keeps(mode, m, pieces);
     return count;
 }
 
-/* What a stage does in each micro-batch but for recomputing and backward for weights. */
-static uint64_t count_each(const gp_stage *stage, bool training) {
-    uint64_t count = 1 + stage->in.count + stage->out.count + (stage->loads_input || stage->loads_target);
-    return training ? count + 1 + stage->grad_in.count + stage->grad_out.count : count;
+static uint64_t count_copies(const gp_stages *stages, gp_pieces pieces, const gp_indices *edges) {
+    uint64_t count = 0;
+    for (size_t i = 0; i < edges->count; i++)
+        count += (uint64_t)gp_micros_count(gp_micros_of_edge(pieces, stages, (size_t)edges->items[i]));
+    return count;
+}
+
+/* What a stage does with micro-batches but for recomputing and backward for weights. */
+static uint64_t count_passes(const gp_stages *stages, const gp_stage *stage, gp_pieces pieces, bool training) {
+    uint64_t micros = (uint64_t)gp_micros_count(gp_micros_of_stage(pieces, stage));
+    uint64_t copies = count_copies(stages, pieces, &stage->in) + count_copies(stages, pieces, &stage->out);
+    uint64_t count = copies + micros + (stage->loads_input || stage->loads_target ? micros : 0);
+    if (!training) return count;
+    copies = count_copies(stages, pieces, &stage->grad_in) + count_copies(stages, pieces, &stage->grad_out);
+    return count + micros + copies;
 }
 
 /* Losses of replicas, and their total. */
@@ -54,12 +66,14 @@ static uint64_t count_barriers(const gp_plan *plan, const gp_mini_plan *mini) {
 
 static uint64_t count_generated(const gp_plan *plan, const gp_mini_plan *mini) {
     const gp_stages *stages = plan->stages;
-    uint64_t pieces = (uint64_t)mini->pieces, count = count_barriers(plan, mini);
+    const gp_pieces pieces = gp_mini_pieces(mini);
+    uint64_t count = count_barriers(plan, mini);
     for (int s = 0; s < stages->count; s++) {
-        count += pieces * count_each(&stages->stage[s], mini->training);
+        gp_micros micros = gp_micros_of_stage(pieces, &stages->stage[s]);
+        count += count_passes(stages, &stages->stage[s], pieces, mini->training);
         if (!mini->training) continue;
-        count += count_recomputes(plan->checkpoints[stages->stage[s].number], mini->pieces);
-        if (gp_schedule_splits_backward(&plan->schedule)) count += pieces;
+        count += count_recomputes(plan->checkpoints[stages->stage[s].number], micros, mini->pieces);
+        if (gp_schedule_splits_backward(&plan->schedule)) count += (uint64_t)gp_micros_count(micros);
     }
     return count + (mini->training ? count_once(stages) : count_for_losses(stages));
 }
@@ -88,7 +102,8 @@ static amount amount_of(const gp_plan *plan, const gp_mini_plan *mini) {
                   .places = pieces * stages->edge_count};
     for (size_t e = 0; e < stages->edge_count; e++) {
         bool forward = stages->edges[e].kind == GP_EDGE_ACTIVATION || stages->edges[e].kind == GP_EDGE_SKIP;
-        if (forward || mini->training) its.copies += pieces;
+        if (forward || mini->training)
+            its.copies += (uint64_t)gp_micros_count(gp_micros_of_edge(gp_mini_pieces(mini), stages, e));
     }
     for (size_t c = 0; c < stages->collective_count; c++) {
         const gp_collective *collective = &stages->collectives[c];

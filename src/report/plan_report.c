@@ -163,6 +163,7 @@ static gp_status write_report(gp_report *report, gp_error *err) {
     GP_RETURN_IF_FAILED(write_source(report, err));
     gp_processors_warn(report->plan, true, report->out);
     gp_micro_batches_warn(report->plan, true, report->out);
+    gp_idle_warn(report->plan, true, report->out);
     return gp_report_end(report->out, "the report of the plan", err);
 }
 

@@ -4,9 +4,15 @@
 
 enum { MOST_ROWS = 20 };
 
-/* A copy of micro-batch 0, the way the executor asks for it. */
+static gp_micros micros_of(const gp_report *report, size_t edge) {
+    return gp_micros_of_edge(gp_mini_pieces(&report->plan->minis[report->mini]), report->plan->stages, edge);
+}
+
+/* A copy of the first micro-batch that it carries, the way the executor asks for it. */
 static size_t edge_bytes(const gp_report *report, size_t edge) {
-    gp_instr send = {.op = GP_INSTR_SEND, .stage = (uint16_t)report->plan->stages->edges[edge].from};
+    gp_instr send = {.op = GP_INSTR_SEND,
+                     .stage = (uint16_t)report->plan->stages->edges[edge].from,
+                     .micro = (uint16_t)micros_of(report, edge).first};
     send.edge = (uint32_t)edge;
     return gp_instr_bytes(report->plan, &report->plan->minis[report->mini], &send);
 }
@@ -15,9 +21,10 @@ static bool is_training(const gp_report *report) {
     return report->plan->minis[report->mini].training;
 }
 
-/* Forward-only plans have no gradients. */
-static bool is_used(const gp_report *report, const gp_edge *edge) {
-    return is_training(report) || edge->kind != GP_EDGE_GRADIENT;
+/* Forward-only plans have no gradients. Between replicas some edges may carry nothing. */
+static bool is_used(const gp_report *report, size_t edge) {
+    if (gp_micros_count(micros_of(report, edge)) == 0) return false;
+    return is_training(report) || report->plan->stages->edges[edge].kind != GP_EDGE_GRADIENT;
 }
 
 static const char *value_name(const gp_report *report, const gp_edge *edge) {
@@ -34,7 +41,7 @@ static void write_edges(const gp_report *report) {
     fprintf(report->out, "  %-12s%-38s%s%14s\n", "kind", "value", "stage → stage ", "bytes");
     for (size_t i = 0; i < report->plan->stages->edge_count; i++) {
         const gp_edge *edge = &report->plan->stages->edges[i];
-        if (!is_used(report, edge)) continue;
+        if (!is_used(report, i)) continue;
         fputs("  ", report->out);
         gp_report_cell(report->out, gp_edge_kind_name(edge->kind), 12, false);
         gp_report_cell(report->out, value_name(report, edge), 38, false);
@@ -66,14 +73,24 @@ static void write_members(const gp_report *report, const gp_collective *its) {
         fprintf(report->out, "%6d → %-6s", its->root, "others");
 }
 
-/* Bytes are those that a collector copies. */
+/* The most that a collector copies. */
+static size_t collective_bytes(const gp_report *report, size_t collective) {
+    const gp_indices *collectors = &report->plan->stages->collectives[collective].collectors;
+    size_t most = 0;
+    for (size_t i = 0; i < collectors->count; i++) {
+        gp_instr collect = {.op = GP_INSTR_COLLECT, .stage = (uint16_t)collectors->items[i]};
+        collect.collective = (uint32_t)collective;
+        size_t bytes = gp_instr_bytes(report->plan, &report->plan->minis[report->mini], &collect);
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
 static void write_collectives(const gp_report *report) {
     const gp_stages *stages = report->plan->stages;
     for (size_t c = 0; c < stages->collective_count; c++) {
         const gp_collective *its = &stages->collectives[c];
-        gp_instr collect = {.op = GP_INSTR_COLLECT, .stage = (uint16_t)its->collectors.items[0]};
-        collect.collective = (uint32_t)c;
-        size_t bytes = gp_instr_bytes(report->plan, &report->plan->minis[report->mini], &collect);
+        size_t bytes = collective_bytes(report, c);
         if ((!is_training(report) && its->part != GP_PART_LOSSES) || bytes == 0) continue;
         fputs("  ", report->out);
         gp_report_cell(report->out, gp_collective_kind_name(its->kind), 12, false);
@@ -88,7 +105,7 @@ static void write_kind(const gp_report *report, gp_edge_kind kind) {
     size_t sum = 0, most = 0, largest = 0;
     int64_t count = 0;
     for (size_t i = 0; i < stages->edge_count; i++) {
-        if (stages->edges[i].kind != kind || !is_used(report, &stages->edges[i])) continue;
+        if (stages->edges[i].kind != kind || !is_used(report, i)) continue;
         size_t bytes = edge_bytes(report, i);
         count++;
         sum += bytes;
@@ -116,7 +133,7 @@ static void write_kinds(const gp_report *report) {
 void gp_report_copies(const gp_report *report) {
     const gp_stages *stages = report->plan->stages;
     size_t used = 0;
-    for (size_t i = 0; i < stages->edge_count; i++) used += is_used(report, &stages->edges[i]);
+    for (size_t i = 0; i < stages->edge_count; i++) used += is_used(report, i);
     if (stages->count == 1) {
         fputs("\ncopies between stages: none\n", report->out);
         return;

@@ -44,3 +44,20 @@ void gp_micro_batches_warn(const gp_plan *plan, bool report, FILE *out) {
             report ? "warning     " : "warning:", plan->micro_batches, samples, samples == 1 ? "" : "s", samples,
             samples == 1 ? "" : "es");
 }
+
+void gp_idle_warn(const gp_plan *plan, bool report, FILE *out) {
+    const gp_mini_plan *mini = &plan->minis[gp_plan_largest_mini(plan)];
+    int first = -1, count = 0;
+    for (int s = 0; s < plan->stages->count; s++) {
+        if (gp_micros_count(gp_micros_of_stage(gp_mini_pieces(mini), &plan->stages->stage[s])) > 0) continue;
+        if (count++ == 0) first = s;
+    }
+    if (count == 0) return;
+    const gp_stage *its = &plan->stages->stage[first];
+    fprintf(out, "%s stage %d", report ? "warning     " : "warning:", first);
+    if (count > 1) fprintf(out, " and %d other%s", count - 1, count == 2 ? "" : "s");
+    fprintf(out,
+            " %s idle: replica %d of %d has no sample of a mini-batch of %" PRId64
+            "; take fewer replicas, fewer micro_batches, or mini-batches of another size\n",
+            count == 1 ? "is" : "are", its->replica, its->replicas, mini->samples);
+}

@@ -41,23 +41,3 @@ gp_queue gp_instr_queue(const gp_stages *stages, const gp_instr *instr) {
     if (its.frame[GP_FRAME_GRAD].uses & GP_WRITES) return GP_QUEUE_BACK;
     return its.frame[GP_FRAME_STASH].uses & GP_WRITES ? GP_QUEUE_IN : GP_QUEUE_COMPUTE;
 }
-
-/* Saved slots are sent before the backward, which ends them. */
-static bool all_sent(const gp_stage *stage, gp_frame frame, const gp_life *life) {
-    if (frame == GP_FRAME_OUTBOX) return life->sent == stage->out.count;
-    return frame != GP_FRAME_GRAD || life->grads_sent == stage->grad_out.count;
-}
-
-unsigned gp_life_end(const gp_stages *stages, bool training, const gp_instr *instr, gp_life *life) {
-    const gp_accesses its = gp_instr_accesses(stages, instr);
-    const unsigned ends = training ? GP_ENDS : GP_ENDS | GP_ENDS_FORWARD;
-    unsigned ended = 0;
-    for (int f = 0; f < GP_FRAMES; f++) {
-        unsigned uses = its.frame[f].uses;
-        if (uses & GP_SENDS) (*(f == GP_FRAME_GRAD ? &life->grads_sent : &life->sent))++;
-        if (uses & ends) life->over |= 1U << f;
-        bool last = uses & (ends | GP_SENDS) && life->over & 1U << f;
-        if (last && all_sent(&stages->stage[instr->stage], (gp_frame)f, life)) ended |= 1U << f;
-    }
-    return ended;
-}

@@ -198,13 +198,4 @@ const char *gp_instr_carries(const gp_stages *stages, const gp_instr *instr);
 /* An instruction always goes to the same queue. */
 gp_queue gp_instr_queue(const gp_stages *stages, const gp_instr *instr);
 
-/* What a micro-batch has done so far on a stage; zero at first. */
-typedef struct gp_life {
-    uint32_t sent, grads_sent; /* copies */
-    uint32_t over;             /* frames whose last use on the stage is over, as bits 1 << frame */
-} gp_life;
-/* Frames whose slot the instruction is the last to use, as bits 1 << frame; the micro-batch may have had none of
- * them. */
-unsigned gp_life_end(const gp_stages *stages, bool training, const gp_instr *instr, gp_life *life);
-
 #endif

@@ -9,6 +9,7 @@
 /* How far a stage's tasks have come. */
 typedef struct progress {
     int forwards, inputs, weights;
+    bool forwarded; /* all its forwards are over */
 } progress;
 
 typedef struct generator {
@@ -31,11 +32,14 @@ static gp_status emit(generator *g, gp_instr_op op, int stage, int micro, unsign
     return gp_program_add(g->program, instr, err);
 }
 
+/* Of the edges that carry the micro-batch. */
 static gp_status emit_copies(generator *g, gp_instr_op op, const gp_indices *edges, int stage, int micro,
                              unsigned flags, gp_error *err) {
     for (size_t i = 0; i < edges->count; i++) {
+        size_t edge = (size_t)edges->items[i];
+        if (!gp_micros_have(gp_micros_of_edge(g->request->pieces, g->request->stages, edge), micro)) continue;
         GP_RETURN_IF_FAILED(emit(g, op, stage, micro, flags, err));
-        g->program->instrs[g->program->count - 1].edge = (uint32_t)edges->items[i];
+        g->program->instrs[g->program->count - 1].edge = (uint32_t)edge;
     }
     return GP_OK;
 }
@@ -87,7 +91,16 @@ static bool keeps(const generator *g, const gp_task *task) {
     const gp_emit_request *request = g->request;
     gp_checkpoint_mode mode =
         request->checkpoints ? request->checkpoints[stage_of(g, task)->number] : request->checkpoint;
-    return request->training && gp_checkpoint_keeps(mode, task->micro, request->pieces);
+    return request->training && gp_checkpoint_keeps(mode, task->micro, request->pieces.count);
+}
+
+static gp_micros micros_of(const generator *g, const gp_task *task) {
+    return gp_micros_of_stage(g->request->pieces, stage_of(g, task));
+}
+
+/* Whether the stage has samples of the task's micro-batch; else it leaves the task out. */
+static bool has_samples(const generator *g, const gp_task *task) {
+    return gp_micros_have(micros_of(g, task), task->micro);
 }
 
 static bool begins_backward(const gp_task *task) {
@@ -95,13 +108,14 @@ static bool begins_backward(const gp_task *task) {
 }
 
 static gp_status emit_recompute(generator *g, const gp_task *task, gp_error *err) {
-    if (!begins_backward(task) || keeps(g, task)) return GP_OK;
+    if (!begins_backward(task) || keeps(g, task) || !has_samples(g, task)) return GP_OK;
     g->clock = task->clock - 1;
     return emit(g, GP_INSTR_RECOMPUTE, task->stage, task->micro, 0, err);
 }
 
 static gp_status emit_receives(generator *g, const gp_task *task, gp_error *err) {
     const gp_stage *stage = stage_of(g, task);
+    if (!has_samples(g, task)) return GP_OK;
     if (begins_backward(task)) return emit_copies(g, GP_INSTR_RECV, &stage->grad_in, task->stage, task->micro, 0, err);
     if (task->op != GP_TASK_FORWARD) return GP_OK;
     if (stage->loads_input || stage->loads_target)
@@ -110,14 +124,19 @@ static gp_status emit_receives(generator *g, const gp_task *task, gp_error *err)
 }
 
 static gp_status emit_forward(generator *g, const gp_task *task, gp_error *err) {
-    const gp_stage *stage = stage_of(g, task);
-    bool last = ++g->stages[task->stage].forwards == g->request->pieces;
+    bool last = ++g->stages[task->stage].forwards == gp_micros_count(micros_of(g, task));
     unsigned keep = keeps(g, task) ? GP_INSTR_KEEP : 0;
     GP_RETURN_IF_FAILED(emit(g, GP_INSTR_FORWARD, task->stage, task->micro, keep | (last ? GP_INSTR_LAST : 0), err));
-    GP_RETURN_IF_FAILED(emit_copies(g, GP_INSTR_SEND, &stage->out, task->stage, task->micro, keep, err));
-    if (!last) return GP_OK;
+    return emit_copies(g, GP_INSTR_SEND, &stage_of(g, task)->out, task->stage, task->micro, keep, err);
+}
+
+/* After the last of the stage's forwards; if it has none, as soon as others have one. */
+static gp_status emit_after_forwards(generator *g, const gp_task *task, gp_error *err) {
+    progress *its = &g->stages[task->stage];
+    if (its->forwarded || its->forwards < gp_micros_count(micros_of(g, task))) return GP_OK;
+    its->forwarded = true;
     GP_RETURN_IF_FAILED(emit_collectives(g, GP_INSTR_POST, GP_PART_LOSSES, task->stage, err));
-    if (task->stage == gp_stages_root(g->request->stages) && stage->replicas > 1) {
+    if (task->stage == gp_stages_root(g->request->stages) && stage_of(g, task)->replicas > 1) {
         GP_RETURN_IF_FAILED(emit_collectives(g, GP_INSTR_COLLECT, GP_PART_LOSSES, task->stage, err));
         GP_RETURN_IF_FAILED(emit(g, GP_INSTR_TOTAL, task->stage, 0, 0, err));
     }
@@ -144,12 +163,14 @@ static gp_status emit_backward(generator *g, const gp_task *task, gp_error *err)
     if (input)
         GP_RETURN_IF_FAILED(
             emit_copies(g, GP_INSTR_SEND, &stage_of(g, task)->grad_out, task->stage, task->micro, 0, err));
-    if (!weight || stage->weights < g->request->pieces || !g->request->stages->norms) return GP_OK;
+    if (!weight || stage->weights < gp_micros_count(micros_of(g, task)) || !g->request->stages->norms) return GP_OK;
     return stage_of(g, task)->replicas == 1 ? emit_norm(g, task->stage, err) : GP_OK;
 }
 
 static gp_status emit_task(generator *g, const gp_task *task, gp_error *err) {
-    return task->op == GP_TASK_FORWARD ? emit_forward(g, task, err) : emit_backward(g, task, err);
+    if (task->op != GP_TASK_FORWARD) return has_samples(g, task) ? emit_backward(g, task, err) : GP_OK;
+    if (has_samples(g, task)) GP_RETURN_IF_FAILED(emit_forward(g, task, err));
+    return emit_after_forwards(g, task, err);
 }
 
 static gp_status emit_tasks(generator *g, gp_error *err) {
@@ -278,8 +299,13 @@ static gp_status create_programs(generator *g, const int *replicas, int *worker,
             if (order->worker_of_stage[stages->stage[s].number] == p) worker[s] = workers + stages->stage[s].replica;
         workers += replicas[p];
     }
-    return gp_programs_create(workers, worker, stages->count, g->request->pieces, g->request->training,
-                              order->descending, &g->programs, err);
+    const gp_pieces *pieces = &g->request->pieces;
+    GP_RETURN_IF_FAILED(gp_programs_create(workers, worker, stages->count, pieces->count, g->request->training,
+                                           order->descending, &g->programs, err));
+    if (stages->count == stages->numbers) return GP_OK;
+    g->programs->piece = pieces->samples;
+    g->programs->last = pieces->last;
+    return GP_OK;
 }
 
 static gp_status generate(generator *g, gp_error *err) {
@@ -321,12 +347,12 @@ static gp_status copy_programs(const gp_stages *stages, const gp_schedule_file *
 }
 
 gp_status gp_programs_emit(const gp_emit_request *request, gp_programs **out, gp_error *err) {
-    if (gp_schedule_has_programs(&request->schedule, request->training, request->pieces))
+    if (gp_schedule_has_programs(&request->schedule, request->training, request->pieces.count))
         return copy_programs(request->stages, request->schedule.file, out, err);
     generator g = {.request = request};
     gp_order *order = NULL;
     int workers = gp_schedule_workers(&request->schedule, request->stages->numbers);
-    GP_RETURN_IF_FAILED(gp_schedule_order(&request->schedule, workers, request->pieces, &order, err));
+    GP_RETURN_IF_FAILED(gp_schedule_order(&request->schedule, workers, request->pieces.count, &order, err));
     g.order = order;
     gp_status status = request->training ? GP_OK : gp_order_keep_forwards(order, err);
     if (status == GP_OK) status = GP_NEW(&g.stages, request->stages->count, err);

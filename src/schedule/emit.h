@@ -14,7 +14,7 @@
 
 typedef struct gp_emit_request {
     const gp_stages *stages;               /* as many as the schedule places on its workers */
-    int pieces;                            /* micro-batches of this mini-batch */
+    gp_pieces pieces;                      /* micro-batches of this mini-batch */
     gp_checkpoint_mode checkpoint;         /* of every stage */
     const gp_checkpoint_mode *checkpoints; /* not NULL: of each in place of that */
     bool lockstep; /* every clock is: all copies, barrier, all computations (torchgpipe, 2004.09910, section 3.2) */

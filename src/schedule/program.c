@@ -6,6 +6,46 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/share.h"
+
+static gp_micros range_of(gp_pieces pieces, bool full, bool last) {
+    gp_micros its = {full ? 0 : pieces.count - 1, last ? pieces.count : pieces.count - 1};
+    return its.first < its.end ? its : (gp_micros){0, 0};
+}
+
+static bool has(int64_t samples, const gp_stage *stage) {
+    return gp_share_of(samples, stage->replicas, stage->replica).count > 0;
+}
+
+static bool meet(int64_t samples, const gp_stage *a, const gp_stage *b) {
+    return gp_share_common(gp_share_of(samples, a->replicas, a->replica), gp_share_of(samples, b->replicas, b->replica))
+               .count > 0;
+}
+
+gp_micros gp_micros_of_stage(gp_pieces pieces, const gp_stage *stage) {
+    if (pieces.samples == 0) return (gp_micros){0, pieces.count};
+    return range_of(pieces, has(pieces.samples, stage), has(pieces.last, stage));
+}
+
+gp_micros gp_micros_of_edge(gp_pieces pieces, const gp_stages *stages, size_t edge) {
+    const gp_stage *from = &stages->stage[stages->edges[edge].from], *to = &stages->stage[stages->edges[edge].to];
+    if (pieces.samples == 0) return (gp_micros){0, pieces.count};
+    return range_of(pieces, meet(pieces.samples, from, to), meet(pieces.last, from, to));
+}
+
+size_t gp_edges_carrying(gp_pieces pieces, const gp_stages *stages, const gp_indices *edges, int micro) {
+    size_t count = 0;
+    for (size_t i = 0; i < edges->count; i++)
+        count += gp_micros_have(gp_micros_of_edge(pieces, stages, (size_t)edges->items[i]), micro);
+    return count;
+}
+
+int gp_replicas_with_samples(gp_pieces pieces, const gp_stage *stage) {
+    if (pieces.samples == 0) return stage->replicas;
+    int full = pieces.count > 1 ? gp_share_takers(pieces.samples, stage->replicas) : 0;
+    int last = gp_share_takers(pieces.last, stage->replicas);
+    return full > last ? full : last;
+}
 
 gp_status gp_programs_create(int workers, const int *worker_of_stage, int stages, int pieces, bool training,
                              bool descending, gp_programs **out, gp_error *err) {
@@ -53,6 +93,8 @@ gp_status gp_programs_copy(const gp_programs *programs, gp_programs **out, gp_er
     gp_programs *copy = NULL;
     GP_RETURN_IF_FAILED(gp_programs_create(programs->workers, programs->worker_of_stage, programs->stages,
                                            programs->pieces, programs->training, programs->descending, &copy, err));
+    copy->piece = programs->piece;
+    copy->last = programs->last;
     gp_status status = programs->source ? gp_copy_text(&copy->source, programs->source, err) : GP_OK;
     for (int w = 0; w < programs->workers && status == GP_OK; w++)
         status = copy_worker(&programs->worker[w], &copy->worker[w], err);

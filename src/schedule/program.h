@@ -24,6 +24,32 @@ typedef struct gp_program {
     size_t lines_capacity;
 } gp_program;
 
+/* How a mini-batch is cut into micro-batches. */
+typedef struct gp_pieces {
+    int count;
+    int64_t samples, last; /* of every micro-batch but the last; of the last. 0: each stage has samples of each one */
+} gp_pieces;
+
+/* Micro-batches `first` to `end` − 1. A replica whose share of a micro-batch is empty (base/share.h) has no instruction
+ * for it. An edge carries a micro-batch if its two ends have a sample of it in common. Since micro-batches are of one
+ * size but for the last, what a stage has, or an edge carries, is all of them, all but the last, the last, or none. */
+typedef struct gp_micros {
+    int first, end;
+} gp_micros;
+
+static inline bool gp_micros_have(gp_micros micros, int micro) {
+    return micro >= micros.first && micro < micros.end;
+}
+static inline int gp_micros_count(gp_micros micros) {
+    return micros.end - micros.first;
+}
+gp_micros gp_micros_of_stage(gp_pieces pieces, const gp_stage *stage);
+gp_micros gp_micros_of_edge(gp_pieces pieces, const gp_stages *stages, size_t edge);
+/* How many of the edges carry a micro-batch. */
+size_t gp_edges_carrying(gp_pieces pieces, const gp_stages *stages, const gp_indices *edges, int micro);
+/* The first replicas of a stage have samples of some micro-batch, the others of none: how many the first are. */
+int gp_replicas_with_samples(gp_pieces pieces, const gp_stage *stage);
+
 /* All workers', for one mini-batch. */
 typedef struct gp_programs {
     int workers;
@@ -31,6 +57,7 @@ typedef struct gp_programs {
     int stages;
     int *worker_of_stage; /* [stage] */
     int pieces;           /* micro-batches */
+    int64_t piece, last;  /* as in gp_pieces; 0: stages have no replicas, or no share is empty */
     bool training;        /* else forward only */
     bool descending;      /* order in which backward adds micro-batches up, the same on every stage */
     char *source;         /* name of the text that they were read from; NULL: from none */
@@ -38,6 +65,10 @@ typedef struct gp_programs {
 
 static inline int gp_programs_worker(const gp_programs *programs, int stage) {
     return programs->worker_of_stage[stage];
+}
+
+static inline gp_pieces gp_programs_pieces(const gp_programs *programs) {
+    return (gp_pieces){programs->pieces, programs->piece, programs->last};
 }
 
 /* Empty programs; worker_of_stage is copied. */

@@ -122,8 +122,10 @@ static void write_instr(FILE *file, const gp_instr *instr) {
 }
 
 static gp_status write_all(FILE *file, const gp_programs *programs, gp_error *err) {
-    fprintf(file, "programs workers=%d stages=%d micro_batches=%d %s %s on=", programs->workers, programs->stages,
-            programs->pieces, programs->training ? "training" : "evaluation",
+    fprintf(file, "programs workers=%d stages=%d micro_batches=%d", programs->workers, programs->stages,
+            programs->pieces);
+    if (programs->piece > 0) fprintf(file, " samples=%" PRId64 " last=%" PRId64, programs->piece, programs->last);
+    fprintf(file, " %s %s on=", programs->training ? "training" : "evaluation",
             programs->descending ? "descending" : "ascending");
     for (int s = 0; s < programs->stages; s++) fprintf(file, "%s%d", s ? "," : "", gp_programs_worker(programs, s));
     fputc('\n', file);
@@ -269,8 +271,15 @@ static gp_status read_map(reader *r, int workers, int stages, int *worker_of_sta
     return end_line(r, "on=", err);
 }
 
+/* Of micro-batches, if stages have replicas. */
+static gp_status read_samples(reader *r, int *samples, int *last, gp_error *err) {
+    if (!next_begins(r, "samples=")) return GP_OK;
+    GP_RETURN_IF_FAILED(read_setting(r, "samples=", INT32_MAX, samples, err));
+    return read_setting(r, "last=", (uint32_t)*samples, last, err);
+}
+
 static gp_status read_header(reader *r, gp_error *err) {
-    int workers = 0, stages = 0, pieces = 0;
+    int workers = 0, stages = 0, pieces = 0, samples = 0, last = 0;
     bool training = false, descending = false;
     GP_RETURN_IF_FAILED(read_setting(r, "workers=", GP_MAX_STAGES, &workers, err));
     GP_RETURN_IF_FAILED(read_setting(r, "stages=", GP_MAX_STAGES, &stages, err));
@@ -279,6 +288,7 @@ static gp_status read_header(reader *r, gp_error *err) {
                           "%d workers are too many for %d stages: each worker needs at least one", workers, stages);
     const char *name = next_begins(r, "pieces=") ? "pieces=" : "micro_batches=";
     GP_RETURN_IF_FAILED(read_setting(r, name, GP_MAX_MICRO_BATCHES, &pieces, err));
+    GP_RETURN_IF_FAILED(read_samples(r, &samples, &last, err));
     GP_RETURN_IF_FAILED(read_choice(r, "training", "evaluation", &training, err));
     GP_RETURN_IF_FAILED(read_choice(r, "descending", "ascending", &descending, err));
     int *worker_of_stage = NULL;
@@ -287,7 +297,10 @@ static gp_status read_header(reader *r, gp_error *err) {
     if (status == GP_OK)
         status = gp_programs_create(workers, worker_of_stage, stages, pieces, training, descending, &r->programs, err);
     free(worker_of_stage);
-    return status;
+    if (status != GP_OK) return status;
+    r->programs->piece = samples;
+    r->programs->last = last;
+    return GP_OK;
 }
 
 static gp_status read_worker(reader *r, gp_error *err) {

@@ -6,6 +6,31 @@
 #include "base/memory.h"
 #include "schedule/play.h"
 
+/* Saved slots are sent before the backward, which ends them. */
+static bool all_sent(const gp_stages *stages, const gp_programs *programs, const gp_instr *instr, gp_frame frame,
+                     const gp_life *life) {
+    const gp_stage *stage = &stages->stage[instr->stage];
+    if (frame != GP_FRAME_OUTBOX && frame != GP_FRAME_GRAD) return true;
+    bool gradients = frame == GP_FRAME_GRAD;
+    const gp_indices *edges = gradients ? &stage->grad_out : &stage->out;
+    return (gradients ? life->grads_sent : life->sent) ==
+           gp_edges_carrying(gp_programs_pieces(programs), stages, edges, instr->micro);
+}
+
+unsigned gp_life_end(const gp_stages *stages, const gp_programs *programs, const gp_instr *instr, gp_life *life) {
+    const gp_accesses its = gp_instr_accesses(stages, instr);
+    const unsigned ends = programs->training ? GP_ENDS : GP_ENDS | GP_ENDS_FORWARD;
+    unsigned ended = 0;
+    for (int f = 0; f < GP_FRAMES; f++) {
+        unsigned uses = its.frame[f].uses;
+        if (uses & GP_SENDS) (*(f == GP_FRAME_GRAD ? &life->grads_sent : &life->sent))++;
+        if (uses & ends) life->over |= 1U << f;
+        bool last = uses & (ends | GP_SENDS) && life->over & 1U << f;
+        if (last && all_sent(stages, programs, instr, (gp_frame)f, life)) ended |= 1U << f;
+    }
+    return ended;
+}
+
 /* Lives of the slots of a stage and frame: which micro-batch has which slot, and when each slot is free again. */
 typedef struct pool {
     int *slot_of_micro;   /* −1: none alive */
@@ -97,7 +122,7 @@ static gp_status assign_instr(assigner *a, int worker, size_t pc, gp_error *err)
     if (unit_duration(NULL, worker, pc, instr) > 0) a->before = now;
     if (a->ahead && gp_instr_queue(a->stages, instr) != GP_QUEUE_COMPUTE && a->before < now) now = a->before;
     GP_RETURN_IF_FAILED(assign_slots(a, instr, now, err));
-    unsigned ends = gp_life_end(a->stages, a->programs->training, instr, life);
+    unsigned ends = gp_life_end(a->stages, a->programs, instr, life);
     for (int f = 0; f < GP_FRAMES && ends; f++, ends >>= 1)
         if (ends & 1)
             end_life(a, &a->pools[instr->stage * GP_FRAMES + f], instr->micro,

@@ -19,4 +19,14 @@ GP_MUST_USE gp_status gp_slots_assign(const gp_stages *stages, gp_programs *prog
 /* The slots that the programs name: counts[stage], one more than the highest; only ever raised. */
 void gp_slots_count(const gp_stages *stages, const gp_programs *programs, gp_slot_counts *counts);
 
+/* What a micro-batch has done so far on a stage; zero at first. */
+typedef struct gp_life {
+    uint32_t sent, grads_sent; /* copies */
+    uint32_t over;             /* frames whose last use on the stage is over, as bits 1 << frame */
+} gp_life;
+
+/* Frames whose slot the instruction is the last to use, as bits 1 << frame; the micro-batch may have had none of
+ * them. */
+unsigned gp_life_end(const gp_stages *stages, const gp_programs *programs, const gp_instr *instr, gp_life *life);
+
 #endif

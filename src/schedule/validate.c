@@ -59,9 +59,14 @@ static gp_status check_sizes(const gp_checker *c, gp_error *err) {
 
 /* Before anything is reserved per copy or micro-batch: right programs have at least these many instructions. */
 static gp_status check_lengths(const gp_checker *c, gp_error *err) {
-    size_t count = 0, pieces = (size_t)c->programs->pieces;
+    const gp_pieces pieces = gp_programs_pieces(c->programs);
+    size_t count = 0, forwards = 0, copies = 0;
     for (int w = 0; w < c->programs->workers; w++) count += c->programs->worker[w].count;
-    if (count / pieces < (size_t)c->stages->count || 2 * (count / pieces) < c->stages->edge_count)
+    for (int s = 0; s < c->stages->count; s++)
+        forwards += (size_t)gp_micros_count(gp_micros_of_stage(pieces, &c->stages->stage[s]));
+    for (size_t e = 0; e < c->stages->edge_count; e++)
+        copies += (size_t)gp_micros_count(gp_micros_of_edge(pieces, c->stages, e));
+    if (count < forwards || 2 * count < copies)
         return gp_fail(err, GP_PROGRAM,
                        "%zu instructions are too few for %d micro-batches, %d stages and the %zu edges between them",
                        count, c->programs->pieces, c->stages->count, c->stages->edge_count);
@@ -79,6 +84,18 @@ static unsigned flags_of_op(uint8_t op) {
     }
 }
 
+/* A micro-batch of which the stage has samples. */
+static gp_status check_micro(const gp_checker *c, gp_error *err) {
+    const gp_instr *instr = c->instr;
+    if (instr->micro >= c->programs->pieces)
+        return refuse(c, err, "micro-batch %u does not exist: there are %d micro-batches, counted from 0", instr->micro,
+                      c->programs->pieces);
+    if (!gp_instr_has_micro(instr)) return GP_OK;
+    const gp_stage *stage = &c->stages->stage[instr->stage];
+    if (gp_micros_have(gp_micros_of_stage(gp_programs_pieces(c->programs), stage), instr->micro)) return GP_OK;
+    return refuse(c, err, "the share of replica %d of %d is empty", stage->replica, stage->replicas);
+}
+
 static gp_status check_edge(const gp_checker *c, gp_error *err) {
     const gp_instr *instr = c->instr;
     size_t edges = c->stages->edge_count, older = 2 * (size_t)(c->stages->count - 1);
@@ -93,6 +110,8 @@ static gp_status check_edge(const gp_checker *c, gp_error *err) {
         return refuse(c, err, "the %s edge %u begins at stage %d", kind, instr->edge, edge->from);
     if (instr->op == GP_INSTR_RECV && edge->to != instr->stage)
         return refuse(c, err, "the %s edge %u ends at stage %d", kind, instr->edge, edge->to);
+    if (!gp_micros_have(gp_micros_of_edge(gp_programs_pieces(c->programs), c->stages, instr->edge), instr->micro))
+        return refuse(c, err, "the %s edge %u does not carry it: its ends have no sample in common", kind, instr->edge);
     bool forward = edge->kind == GP_EDGE_ACTIVATION || edge->kind == GP_EDGE_SKIP;
     if (!forward && !c->programs->training) return refuse(c, err, "a forward-only program has no %s copies", kind);
     if (!forward && instr->flags & GP_INSTR_KEEP)
@@ -111,9 +130,7 @@ static gp_status check_fields(const gp_checker *c, gp_error *err) {
                       c->stages->count);
     if (gp_programs_worker(c->programs, instr->stage) != c->worker)
         return refuse(c, err, "stage %u is on worker %d", instr->stage, gp_programs_worker(c->programs, instr->stage));
-    if (instr->micro >= c->programs->pieces)
-        return refuse(c, err, "micro-batch %u does not exist: there are %d micro-batches, counted from 0", instr->micro,
-                      c->programs->pieces);
+    GP_RETURN_IF_FAILED(check_micro(c, err));
     switch (instr->op) {
     case GP_INSTR_LOAD: {
         const gp_stage *stage = &c->stages->stage[instr->stage];
@@ -232,6 +249,11 @@ static void free_slot(gp_checker *c, gp_frame frame) {
     p->lives[frame] = false;
 }
 
+/* Of the current micro-batch. */
+static size_t count_copies(const gp_checker *c, const gp_indices *edges) {
+    return gp_edges_carrying(gp_programs_pieces(c->programs), c->stages, edges, c->instr->micro);
+}
+
 /* What the instruction was the last to use is free: the validator's own reading, not the one of schedule/access.h. */
 static void release(gp_checker *c) {
     struct gp_checked_micro *p = &c->pieces[c->instr->micro];
@@ -245,11 +267,11 @@ static void release(gp_checker *c) {
         free_slot(c, GP_FRAME_SAVED);
         break;
     case GP_INSTR_SEND:
-        if (p->sent == c->stage->out.count) free_slot(c, GP_FRAME_OUTBOX);
+        if (p->sent == count_copies(c, &c->stage->out)) free_slot(c, GP_FRAME_OUTBOX);
         break;
     default: return;
     }
-    if (p->weight && p->grads_sent == c->stage->grad_out.count) free_slot(c, GP_FRAME_GRAD);
+    if (p->weight && p->grads_sent == count_copies(c, &c->stage->grad_out)) free_slot(c, GP_FRAME_GRAD);
 }
 
 static gp_status mark_copied(gp_checker *c, uint8_t which, gp_error *err) {
@@ -262,10 +284,12 @@ static gp_status mark_copied(gp_checker *c, uint8_t which, gp_error *err) {
 }
 
 static gp_status check_all_received(const gp_checker *c, const gp_indices *edges, size_t received, gp_error *err) {
+    const gp_pieces pieces = gp_programs_pieces(c->programs);
     if (received == edges->count) return GP_OK;
     for (size_t i = 0; i < edges->count; i++) {
         size_t at = (size_t)edges->items[i] * (size_t)c->programs->pieces + c->instr->micro;
-        if (!(c->copied[at] & RECEIVED))
+        gp_micros carried = gp_micros_of_edge(pieces, c->stages, (size_t)edges->items[i]);
+        if (gp_micros_have(carried, c->instr->micro) && !(c->copied[at] & RECEIVED))
             return refuse(c, err, "the %s of edge %d must be received before",
                           gp_edge_kind_name(c->stages->edges[edges->items[i]].kind), edges->items[i]);
     }
@@ -295,7 +319,7 @@ static gp_status check_forward(gp_checker *c, struct gp_checked_micro *p, gp_err
     GP_RETURN_IF_FAILED(check_all_received(c, &c->stage->in, p->received, err));
     p->forward = true;
     p->kept = instr->flags & GP_INSTR_KEEP;
-    bool last = ++c->forwards == c->programs->pieces;
+    bool last = ++c->forwards == gp_micros_count(c->micros);
     if (last != !!(instr->flags & GP_INSTR_LAST))
         return refuse(c, err,
                       last ? "is the stage's last forward, but has no flag last"
@@ -316,7 +340,7 @@ static gp_status check_recompute(gp_checker *c, struct gp_checked_micro *p, gp_e
 
 /* `taken`: micro-batches whose gradients of this kind are added up. */
 static gp_status check_turn(const gp_checker *c, int taken, gp_error *err) {
-    int next = c->programs->descending ? c->programs->pieces - 1 - taken : taken;
+    int next = c->programs->descending ? c->micros.end - 1 - taken : c->micros.first + taken;
     if (c->instr->micro == next) return GP_OK;
     return refuse(c, err, "comes too early: gradients add up in %s order of micro-batches, and %d is next",
                   c->programs->descending ? "descending" : "ascending", next);
@@ -412,17 +436,18 @@ static gp_status check_stage(gp_checker *c, int s, gp_error *err) {
     bool training = c->programs->training;
     c->s = s;
     c->stage = &c->stages->stage[s];
+    c->micros = gp_micros_of_stage(gp_programs_pieces(c->programs), c->stage);
     c->forwards = c->backwards = c->weights = c->norms = c->clips = c->totals = c->reduces = c->updates = c->steps = 0;
-    if (c->first[s + 1] - c->first[s] < (size_t)pieces)
+    if (c->first[s + 1] - c->first[s] < (size_t)gp_micros_count(c->micros))
         return gp_fail(err, GP_PROGRAM, "stage %d has %zu instructions, too few for %d micro-batches", s,
-                       c->first[s + 1] - c->first[s], pieces);
+                       c->first[s + 1] - c->first[s], gp_micros_count(c->micros));
     memset(c->pieces, 0, (size_t)pieces * sizeof *c->pieces);
     for (size_t i = c->first[s]; i < c->first[s + 1]; i++) {
         look_at(c, gp_programs_worker(c->programs, s), c->pcs[i]);
         GP_RETURN_IF_FAILED(check_stage_instr(c, err));
         release(c);
     }
-    for (int m = 0; m < pieces; m++) {
+    for (int m = c->micros.first; m < c->micros.end; m++) {
         if (!c->pieces[m].forward) return gp_fail(err, GP_PROGRAM, "stage %d: micro-batch %d has no forward", s, m);
         if (training && !c->pieces[m].backward)
             return gp_fail(err, GP_PROGRAM, "stage %d: micro-batch %d has no backward", s, m);
@@ -448,7 +473,8 @@ static gp_status check_copies(const gp_checker *c, gp_error *err) {
         const gp_edge *edge = &c->stages->edges[e];
         bool forward = edge->kind == GP_EDGE_ACTIVATION || edge->kind == GP_EDGE_SKIP;
         if (!forward && !c->programs->training) continue;
-        for (int m = 0; m < c->programs->pieces; m++) {
+        gp_micros carried = gp_micros_of_edge(gp_programs_pieces(c->programs), c->stages, e);
+        for (int m = carried.first; m < carried.end; m++) {
             uint8_t copied = c->copied[e * (size_t)c->programs->pieces + (size_t)m];
             if (copied == (SENT | RECEIVED)) continue;
             return gp_fail(err, GP_PROGRAM, "edge %zu (%s from stage %d to stage %d): micro-batch %d is never %s", e,

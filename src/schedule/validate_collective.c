@@ -57,7 +57,7 @@ static bool has_collected(const gp_checker *c, gp_collective_kind kind, gp_part_
 /* Scalars say what the last forward found, and with norms, the clip. */
 gp_status gp_check_post(gp_checker *c, gp_error *err) {
     const gp_collective *its = &c->stages->collectives[c->instr->collective];
-    bool forwards = c->forwards == c->programs->pieces, backwards = c->weights == c->programs->pieces;
+    bool forwards = c->forwards == gp_micros_count(c->micros), backwards = c->weights == gp_micros_count(c->micros);
     switch (its->part) {
     case GP_PART_SCALARS:
         if (!forwards) return refuse(c, err, "comes before the stage's last forward");
@@ -97,7 +97,7 @@ gp_status gp_check_total(gp_checker *c, gp_error *err) {
     if (c->s != gp_stages_root(c->stages))
         return refuse(c, err, "only stage %d may have a total", gp_stages_root(c->stages));
     if (c->totals++ > 0) return refuse(c, err, "a second total");
-    if (c->forwards < c->programs->pieces) return refuse(c, err, "comes before the stage's last forward");
+    if (c->forwards < gp_micros_count(c->micros)) return refuse(c, err, "comes before the stage's last forward");
     if (has_collected(c, GP_COLLECTIVE_GATHER, GP_PART_LOSSES)) return GP_OK;
     return refuse(c, err, "must come after the collect of the losses of the other replicas");
 }
@@ -111,7 +111,7 @@ gp_status gp_check_reduce(gp_checker *c, gp_error *err) {
 gp_status gp_check_norm(gp_checker *c, gp_error *err) {
     if (c->stage->replica > 0) return refuse(c, err, "is not allowed: the first replica finds the norm");
     if (c->norms++ > 0) return refuse(c, err, "a second norm of the stage");
-    if (c->weights < c->programs->pieces) return refuse(c, err, "comes before the stage's last backward");
+    if (c->weights < gp_micros_count(c->micros)) return refuse(c, err, "comes before the stage's last backward");
     if (gp_stage_shards(c->stages, c->s) && c->reduces == 0) return refuse(c, err, "comes before the reduce");
     if (!has_collected(c, GP_COLLECTIVE_GATHER, GP_PART_BLOCKS))
         return refuse(c, err, "must come after the collect of the squares of the other replicas");

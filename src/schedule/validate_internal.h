@@ -9,7 +9,6 @@
 #include <stdio.h>
 
 #include "schedule/program.h"
-#include "schedule/stages.h"
 
 typedef struct gp_checker {
     const gp_stages *stages;
@@ -20,6 +19,7 @@ typedef struct gp_checker {
     struct gp_checked_micro *pieces;      /* [micro], of the current stage */
     struct gp_holder *holders[GP_FRAMES]; /* [slot] */
     const gp_stage *stage;                /* the current one, with what it has done so far */
+    gp_micros micros;                     /* of which it has samples */
     int s, forwards, backwards, weights, norms, clips, totals, reduces, updates, steps;
     uint8_t *joined; /* [collective·stages + stage]: what it has done in it */
     int worker;      /* of the current instruction */

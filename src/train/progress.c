@@ -71,6 +71,7 @@ void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_s
     if (verbosity != GP_VERBOSE) { /* else the plan says it */
         gp_processors_warn(session->plan, false, stdout);
         gp_micro_batches_warn(session->plan, false, stdout);
+        gp_idle_warn(session->plan, false, stdout);
     }
     gp_print(stdout, "run folder: %s\n", folder);
     fflush(stdout);

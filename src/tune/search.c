@@ -99,6 +99,12 @@ static int64_t samples_of(const gp_search *search, const gp_search_way *way, int
     return gp_share_of(piece, way->replicas, 0).count;
 }
 
+/* Whether the last replica would have no sample of a full mini-batch. What is configured is tried nevertheless. */
+static bool leaves_idle(const gp_search *search, const gp_search_way *way, int micro_batches) {
+    int64_t piece = (search->config->data.batch + micro_batches - 1) / micro_batches;
+    return !way->configured && gp_share_takers(piece, way->replicas) < way->replicas;
+}
+
 static kept_profile *find_profile(const searcher *s, int64_t samples) {
     for (size_t i = 0; i < s->profile_count; i++)
         if (s->profiles[i].samples == samples) return &s->profiles[i];
@@ -201,6 +207,11 @@ static gp_status try(searcher *s, int micro_batches, const char *schedule, gp_ch
     gp_candidate it = {.way = s->way, .micro_batches = micro_batches, .schedule = schedule};
     set_overrides(s, micro_batches, schedule, checkpoint);
     search->tried++;
+    if (leaves_idle(search, s->way, micro_batches)) {
+        search->refused++;
+        note_why(search, &it, gp_checkpoint_mode_name(checkpoint), "a replica would have no sample of a mini-batch");
+        return GP_OK;
+    }
     gp_status status = open_candidate(s, micro_batches, &session, err);
     if (is_refusal(status)) {
         search->refused++;

@@ -83,7 +83,7 @@ static gp_status prepare(const simulation *s, gp_error *err) {
     gp_what_if_answer *out = s->answer;
     GP_RETURN_IF_FAILED(gp_stages_create_chain(q->devices * q->chunks, &out->stages, err));
     gp_emit_request request = {.stages = out->stages,
-                               .pieces = q->micro_batches,
+                               .pieces = {.count = q->micro_batches},
                                .checkpoint = q->checkpoint,
                                .lockstep = q->lockstep,
                                .training = true,

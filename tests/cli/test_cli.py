@@ -701,20 +701,39 @@ class Replicas(Group):
         for one, all_of_it in zip(shared, whole):
             self.assertLess(one, all_of_it)
 
-    def test_what_is_not_available_is_said_before_the_run(self):
-        cases = [
-            (["pipeline.devices=[cpu]", "pipeline.replicas=3", "pipeline.micro_batches=4"],
-             "stage 0 has 3 replicas, and replica 2 would have none of the 4 samples of a micro-batch, in a mini-batch of 16: "
-             "shares without a sample are not available yet; take fewer replicas or micro_batches, or mini-batches of another "
-             "size"),
-        ]
-        for changes, sentence in cases:
-            with self.subTest(changes=changes):
-                sets = [word for change in changes for word in ("--set", change)]
-                process = self.run_program("-o", self.path("none"), "c.yaml", "--set", "data.drop_last=true", *sets)
-                self.assertEqual((process.returncode, process.err.count("\n")), (2, 1))
-                self.assertIn(sentence, process.err)
-                self.assertFalse(os.path.exists(self.path("none")))
+    IDLE = ("stage %d is idle: replica 4 of 5 has no sample of a mini-batch of 16; take fewer replicas, fewer micro_batches, "
+            "or mini-batches of another size\n")
+
+    def test_shares_may_be_empty(self):
+        """5 replicas share 8 samples as 2, 2, 2, 2 and none, and the last mini-batch of 2 has two micro-batches of 1."""
+        one = self.train("--set", "pipeline={devices: [cpu], replicas: 5, micro_batches: 2}")
+        two = self.train("--set", "pipeline={devices: [cpu, cpu], replicas: 5, micro_batches: 2, checkpoint: never}")
+        self.assertEqual(read_model(two), read_model(one))
+        self.assertEqual(results(two), results(one))
+        self.assertEqual(len([line for line in read_lines(one) if line["event"] == "step"]), STEPS)
+
+    def test_idle_replicas_are_named(self):
+        plan = ["--plan", "c.yaml", "--set", "pipeline={devices: [cpu], replicas: 5, micro_batches: 2}"]
+        self.assertIn("\nwarning      " + self.IDLE % 4, self.expect(plan, 0).out)
+        plan[-1] = "pipeline={devices: [[cpu, cpu], [cpu, cpu, cpu, cpu, cpu]], balance: [5, 3], micro_batches: 2}"
+        self.assertIn("\nwarning      " + self.IDLE % 6, self.expect(plan, 0).out)
+        plan[-1] = "pipeline={devices: [cpu, cpu], replicas: 5, micro_batches: 2}"
+        self.assertIn("\nwarning      " + (self.IDLE % 4).replace("4 is", "4 and 1 other are"), self.expect(plan, 0).out)
+        plan[-1] = "pipeline={devices: [cpu], replicas: 4, micro_batches: 2}"
+        self.assertNotIn(" idle", self.expect(plan, 0).out)
+        out = self.expect(["-o", "idle", "c.yaml", "--set", "train.steps=1", "--set",
+                           "pipeline={devices: [cpu], replicas: 5, micro_batches: 2}"], 0).out
+        self.assertIn("\nwarning: " + self.IDLE % 4, out)
+
+    def test_shares_of_one_value_are_refused(self):
+        """16 samples in 4 micro-batches: of 4 samples, 3 replicas have 2, 2 and none; of 1 sample, 1 and none."""
+        changes = ["--set", "model.layers=[flatten, linear: 4, batch_norm, linear: 3]", "--set", "pipeline.devices=[cpu]"]
+        self.expect(["--plan", "c.yaml", "--set", "data.drop_last=true", "--set", "pipeline.replicas=3", *changes], 0)
+        process = self.run_program("--plan", "c.yaml", "--set", "pipeline.replicas=4", *changes)
+        self.assertEqual(process.returncode, 2)
+        self.assertIn("batch_norm \"2\": a replica's share of 1 sample has one value per channel, whose variance is 0: take a "
+                      "larger batch or fewer replicas or micro_batches, so that every share has 2 samples or more, or none "
+                      "(data.drop_last leaves out a last mini-batch that is too small)\n", process.err)
 
 
 class Signals(Group):

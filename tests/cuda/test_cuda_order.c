@@ -137,6 +137,26 @@ static void schedules_are_in_order(void **state) {
         }
 }
 
+/* Stages with replicas, of which some have no sample of a micro-batch of two or one, and some none of any. */
+static void replicas_are_in_order(void **state) {
+    (void)state;
+    static const training_cut cuts[] = {{network_a, 1, {12}}, {network_a, 2, {5, 7}}};
+    static const int replicas[][2] = {{2, 2}, {4, 4}, {3, 1}, {1, 3}};
+    uint64_t seed = 0;
+    for (size_t r = 0; r < sizeof replicas / sizeof *replicas; r++) {
+        training_outcome first = {0};
+        for (int policy = 0; policy < RECORDER_POLICIES; policy++) {
+            bool even = replicas[r][0] == replicas[r][1];
+            gp_checkpoint_mode mode = (gp_checkpoint_mode)((policy + (int)r) % 3);
+            harness_options options = training_options(&cuts[even ? policy % 2 : 1], mode, policy == 1, policy % 3 + 1);
+            options.replicas = replicas[r];
+            training_outcome its = train_in(&options, (recorder_policy)policy, seed++, policy == 0);
+            if (policy == 0) first = its;
+            assert_int_equal(its.hash, first.hash);
+        }
+    }
+}
+
 /* Batch norm, addition and relu are one op here too, with the bits of their parts. */
 static void groups_are_fused(void **state) {
     (void)state;
@@ -343,6 +363,7 @@ int main(void) {
                                        cmocka_unit_test(groups_are_fused),
                                        cmocka_unit_test(gpus_and_cpus_train_together),
                                        cmocka_unit_test(schedules_are_in_order),
+                                       cmocka_unit_test(replicas_are_in_order),
                                        cmocka_unit_test(what_is_not_finite_stops_the_step_behind),
                                        cmocka_unit_test(steps_under_way_are_left_alone),
                                        cmocka_unit_test(a_run_that_failed_says_why),

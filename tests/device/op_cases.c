@@ -542,7 +542,9 @@ static void make_element_loss(maker *m) {
 }
 
 static void make_loss_total(maker *m) {
-    const int64_t partial[] = {1 + m->out->number % 9, 2};
+    bool shared = m->out->number % 4 == 1; /* 3 replicas, of which some have a part */
+    const int64_t partial[] = {(1 + m->out->number % 9) * (shared ? 3 : 1), 2};
+    if (shared) m->out->desc.attributes.loss_total = (gp_loss_total_attributes){3, 1 + m->out->number / 4 % 3, 2};
     put(m, GP_LOSS_TOTAL_PARTIAL, sliced(m, GP_F64, 2, partial), GP_CASE_PARTIAL);
     put_scalars(m, GP_LOSS_TOTAL_SCALARS);
 }

@@ -360,6 +360,14 @@ static void test_refuses_the_rest(void **state) {
     REFUSES(ELEMENT_LOSS_BACKWARD, 3, "op element_loss_backward: dx is [48, 17], which must be [3, 4, 4, 17]",
             operand[3] = tensor_of(2, 48, 17, 0, 0));
     REFUSES(LOSS_TOTAL, 3, "op loss_total: partial is [4, 1], which must be [4, 2]", operand[0].dim[1] = 1);
+    REFUSES(LOSS_TOTAL, 3, "op loss_total: 4 parts of 3 replicas, of which 1 are there, and 1 of the last",
+            desc->attributes.loss_total = (gp_loss_total_attributes){3, 1, 1});
+    REFUSES(LOSS_TOTAL, 3, "op loss_total: 4 parts of 2 replicas, of which 3 are there, and 1 of the last",
+            desc->attributes.loss_total = (gp_loss_total_attributes){2, 3, 1});
+    REFUSES(LOSS_TOTAL, 3, "op loss_total: 4 parts of 2 replicas, of which 2 are there, and 0 of the last",
+            desc->attributes.loss_total = (gp_loss_total_attributes){2, 2, 0});
+    REFUSES(LOSS_TOTAL, 3, "op loss_total: 4 parts of 0 replicas, of which 1 are there, and 1 of the last",
+            desc->attributes.loss_total = (gp_loss_total_attributes){0, 1, 1});
     REFUSES(SQUARE_SUM, 3, "op square_sum: sum is F32, which must be F64", operand[1].dtype = GP_F32);
     REFUSES(SQUARE_SUM, 3, "op square_sum: sum is [2], which must be [1]", operand[1].dim[0] = 2);
     REFUSES(SQUARE_BLOCKS, 3, "op square_blocks: blocks of 0 elements, which must be at least 1",

@@ -787,6 +787,22 @@ static void test_loss_total(void **state) {
     }
 }
 
+/* Of two micro-batches and three replicas: two have a share of the first, one of the last. What stands in the places of
+ * the others is no term. */
+static void test_loss_total_of_shares(void **state) {
+    (void)state;
+    op_bench b = begin(GP_OP_LOSS_TOTAL);
+    b.op_case.desc.attributes.loss_total = (gp_loss_total_attributes){3, 2, 1};
+    op_bench_set(&b, GP_LOSS_TOTAL_PARTIAL, op_slice(GP_F64, 1, 2, 6, 2, 0, 0),
+                 (const double[]){1, 2, 4, 3, NAN, 9, 16, 1, NAN, 9, NAN, 9});
+    op_bench_scalars(&b, GP_LOSS_TOTAL_SCALARS, (gp_step_scalars){.finite = 1});
+    op_bench_run(&b);
+    gp_step_scalars scalars;
+    memcpy(&scalars, b.host[GP_LOSS_TOTAL_SCALARS], sizeof scalars);
+    assert_true(scalars.loss_sum == 21 && scalars.right == 6 && scalars.finite == 1);
+    op_bench_fini(&b);
+}
+
 static void test_square_sum(void **state) {
     (void)state;
     for (int r = 0; r < REALS; r++) {
@@ -1151,6 +1167,7 @@ int main(void) {
         cmocka_unit_test(test_cross_entropy_of_infinite_logits),
         cmocka_unit_test(test_element_losses),
         cmocka_unit_test(test_loss_total),
+        cmocka_unit_test(test_loss_total_of_shares),
         cmocka_unit_test(test_square_sum),
         cmocka_unit_test(test_square_blocks),
         cmocka_unit_test(test_blocks_total),

@@ -35,7 +35,7 @@ static void check_schedule(const char *text) {
     fuzz_check(status, &err);
     if (status != GP_OK) return;
     gp_emit_request request = {.stages = fuzz_stages(file->order->stages),
-                               .pieces = file->order->pieces,
+                               .pieces = {.count = file->order->pieces},
                                .checkpoint = GP_CHECKPOINT_EXCEPT_LAST,
                                .training = true,
                                .schedule = {.kind = GP_SCHEDULE_FILE, .file = file}};

@@ -28,7 +28,7 @@ int main(int argc, char **argv) {
         for (int pieces = 1; pieces <= 3; pieces++)
             for (int i = 0; i < 12; i++) {
                 gp_emit_request request = {.stages = fuzz_stages(stages),
-                                           .pieces = pieces,
+                                           .pieces = {.count = pieces},
                                            .checkpoint = (gp_checkpoint_mode)(i % 3),
                                            .lockstep = i / 3 % 2,
                                            .training = i / 6};

@@ -50,6 +50,7 @@ void harness_plan(harness *h, const harness_options *options) {
         .norms = options->norms,
         .unshared = options->unshared,
         .unfused = options->unfused,
+        .predict = options->predict,
         .pin = options->pin,
         .batch = options->batch,
         .micro_batches = options->micro_batches,

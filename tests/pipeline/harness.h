@@ -36,6 +36,7 @@ typedef struct harness_options {
     const gp_update *update;   /* NULL: SGD with momentum */
     bool unfused;              /* each op by itself */
     bool unshared;             /* buffers share no bytes */
+    bool predict;              /* evaluations keep what the loss is given */
     bool pin;                  /* workers have processors of their own */
     bool no_notes;             /* queues write no progress notes */
 } harness_options;

@@ -182,7 +182,7 @@ static gp_programs *make_programs(const trial *t, gp_checkpoint_mode mode, bool 
     gp_programs *programs = NULL;
     gp_error err = {0};
     gp_emit_request request = {.stages = t->h.plan->stages,
-                               .pieces = t->pieces,
+                               .pieces = {.count = t->pieces},
                                .checkpoint = mode,
                                .lockstep = lockstep,
                                .training = t->training,

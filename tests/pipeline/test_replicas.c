@@ -293,12 +293,200 @@ static void uneven_shares_find_the_same(void **state) {
     }
 }
 
+/* ---- empty shares ------------------------------------------------------------------------------------------------ */
+
+/* One micro-batch, of which each replica has a share, is for one worker as many micro-batches: with the same bits,
+ * since 1f1b adds them up in order. Of 9 samples 4 replicas have 3, 3, 3 and none, of 5 samples 2, 2, 1 and none, of 2
+ * samples 1, 1 and none; one sample is the first one's. */
+static void empty_shares_are_no_terms(void **state) {
+    (void)state;
+    static const int64_t sizes[][3] = {{9, 5, 2}, {13, 9, 5}, {13, 2, 9}, {6, 6, 5}, {2, 1, 1}};
+    static const layout alone = {1, {17}, {1}}, cuts[] = {{1, {17}, {4}}, {3, {2, 6, 9}, {4, 4, 4}}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int norms = 0; norms < 2; norms++) {
+            harness_options options = options_of(network_skips, &alone);
+            options.schedule = (gp_schedule){.kind = GP_SCHEDULE_1F1B};
+            options.micro_batches = 4;
+            options.batch = sizes[i][0], options.last = sizes[i][1], options.evaluation = sizes[i][2];
+            options.norms = norms;
+            options.clip_norm = norms ? 0.1 : 0;
+            uint64_t expected = harness_train(&options, NULL, 6);
+            options.micro_batches = 1;
+            for (size_t c = 0; c < 2 * (sizeof cuts / sizeof *cuts); c++) {
+                const layout *cut = &cuts[c / 2];
+                options.shard_optimizer = c % 2;
+                options.stages = cut->stages, options.layers = cut->layers, options.replicas = cut->replicas;
+                if (harness_train(&options, NULL, 6) != expected)
+                    fail_msg("sizes %zu, norms %d, cut %zu, sharded %zu: other bits", i, norms, c / 2, c % 2);
+            }
+        }
+}
+
+/* Micro-batches of 9 and 8, 7 and 6, 3 and 2 samples for 4 replicas: the last one has samples of the second, of the
+ * first and of neither of them. */
+static harness_options with_empty_shares(const layout *its) {
+    harness_options options = options_of(network_skips, its);
+    options.micro_batches = 2;
+    options.batch = 17, options.last = 13, options.evaluation = 5;
+    return options;
+}
+
+static const layout fourfold[] = {
+    {1, {17}, {4}}, {2, {6, 11}, {4, 4}}, {3, {2, 6, 9}, {4, 4, 4}}, {4, {2, 3, 4, 8}, {4, 4, 4, 4}}};
+
+static void empty_shares_change_no_bit_of_another_cut(void **state) {
+    (void)state;
+    for (int norms = 0; norms < 2; norms++) {
+        uint64_t expected = 0;
+        for (size_t c = 0; c < sizeof fourfold / sizeof *fourfold; c++)
+            for (int mode = 0; mode < 3; mode++) {
+                harness_options options = with_empty_shares(&fourfold[c]);
+                options.checkpoint = (gp_checkpoint_mode)mode;
+                options.lockstep = mode != 1;
+                options.shard_optimizer = mode == 2;
+                options.clip_norm = norms ? 0.5 : 0;
+                uint64_t found = harness_train(&options, NULL, 3);
+                if (!expected) expected = found;
+                if (found != expected) fail_msg("cut %zu, mode %d, norms %d: other bits", c, mode, norms);
+            }
+    }
+}
+
+static const gp_schedule rising[] = {{.kind = GP_SCHEDULE_1F1B},
+                                     {.kind = GP_SCHEDULE_INTERLEAVED, .chunks = 2},
+                                     {.kind = GP_SCHEDULE_ZB_H1},
+                                     {.kind = GP_SCHEDULE_ZB_H2},
+                                     {.kind = GP_SCHEDULE_ZB_V}};
+
+static void empty_shares_change_no_bit_of_another_schedule(void **state) {
+    (void)state;
+    uint64_t expected[2] = {0};
+    for (size_t i = 0; i < 6 * (sizeof rising / sizeof *rising); i++) {
+        size_t n = i / 6, norms = i % 2;
+        bool chunks = rising[n].kind == GP_SCHEDULE_INTERLEAVED || rising[n].kind == GP_SCHEDULE_ZB_V;
+        harness_options options = with_empty_shares(&fourfold[chunks ? 3 : 1]);
+        options.schedule = rising[n];
+        options.checkpoint = (gp_checkpoint_mode)(i / 2 % 3);
+        options.clip_norm = norms ? 0.5 : 0;
+        uint64_t found = harness_train(&options, NULL, 3);
+        if (!expected[norms]) expected[norms] = found;
+        if (found != expected[norms]) fail_msg("schedule %s: other bits", gp_schedule_kind_name(rising[n].kind));
+    }
+}
+
+/* Some stages have empty shares and others not: in every mode and schedule with the same bits, whoever comes first. */
+static void some_stages_have_empty_shares(void **state) {
+    (void)state;
+    static const layout cuts[] = {{3, {2, 3, 4}, {1, 4, 2}}, {3, {2, 3, 4}, {4, 1, 3}}, {3, {2, 3, 4}, {2, 3, 4}}};
+    for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++) {
+        static const layout alone = {1, {9}, {1}};
+        static const gp_schedule_kind kinds[] = {GP_SCHEDULE_GPIPE, GP_SCHEDULE_1F1B, GP_SCHEDULE_ZB_H1,
+                                                 GP_SCHEDULE_ZB_H2};
+        uint64_t expected[2] = {0}; /* of gpipe, of others */
+        char what[40];
+        harness_options options = with_empty_shares(&cuts[c]);
+        options.model = network_vectors;
+        options.norms = true;
+        for (int i = 0; i < 12; i++) {
+            uint64_t seed = (uint64_t)i;
+            gp_hooks hooks = {.before = dawdle, .context = &seed};
+            options.schedule = (gp_schedule){.kind = kinds[i % 4]};
+            options.checkpoint = (gp_checkpoint_mode)(i / 4);
+            options.lockstep = i % 4 == 0 && i > 0;
+            uint64_t found = harness_train(&options, i / 4 == 1 ? &hooks : NULL, 3);
+            if (!expected[i % 4 > 0]) expected[i % 4 > 0] = found;
+            if (found != expected[i % 4 > 0]) fail_msg("cut %zu, way %d: other bits", c, i);
+        }
+        results found = train(&options, 3);
+        options.layers = alone.layers, options.stages = 1, options.replicas = NULL;
+        results wanted = train(&options, 3);
+        snprintf(what, sizeof what, "cut %zu", c);
+        expect_close(&found, &wanted, what);
+        free(found.values);
+        free(wanted.values);
+    }
+}
+
+/* Ranges that collects copy. */
+static int count_moves(const gp_plan *plan, int mini, gp_collective_kind kind, gp_part_kind part) {
+    const gp_programs *programs = plan->minis[mini].programs;
+    int count = 0;
+    for (int w = 0; w < programs->workers; w++)
+        for (size_t pc = 0; pc < programs->worker[w].count; pc++) {
+            const gp_instr *instr = &programs->worker[w].instrs[pc];
+            gp_move move;
+            if (instr->op != GP_INSTR_COLLECT) continue;
+            const gp_collective *its = &plan->stages->collectives[instr->collective];
+            if (its->kind != kind || its->part != part) continue;
+            for (int i = 0; gp_instr_move(plan, &plan->minis[mini], instr, i, &move); i++) count++;
+        }
+    return count;
+}
+
+/* The last of 4 replicas has samples of the second of two micro-batches, or is idle. */
+static void empty_shares_are_not_copied(void **state) {
+    (void)state;
+    harness_options options = with_empty_shares(&fourfold[0]);
+    options.batch = 18, options.last = 17;
+    harness h;
+    harness_plan(&h, &options);
+    int idle = gp_plan_find(h.plan, true, 18), late = gp_plan_find(h.plan, true, 17), norms = 0;
+    for (size_t i = 0; i < h.plan->stage[0].stats_count; i++)
+        norms += h.plan->stage[0].stats[i].node != h.graph->node_count - 1;
+    assert_true(norms > 0);
+    /* Three replicas copy from two others, and the last one from three. */
+    const int of_three = 3 * 2 + 3, of_four = 4 * 3;
+    assert_int_equal(count_moves(h.plan, idle, GP_COLLECTIVE_SCATTER, GP_PART_GRADIENTS), of_three);
+    assert_int_equal(count_moves(h.plan, late, GP_COLLECTIVE_SCATTER, GP_PART_GRADIENTS), of_four);
+    assert_int_equal(count_moves(h.plan, idle, GP_COLLECTIVE_EXCHANGE, GP_PART_GRADIENTS), of_four);
+    assert_int_equal(count_moves(h.plan, idle, GP_COLLECTIVE_EXCHANGE, GP_PART_STATISTICS), 2 * of_three * norms);
+    assert_int_equal(count_moves(h.plan, late, GP_COLLECTIVE_EXCHANGE, GP_PART_STATISTICS),
+                     (of_three + of_four) * norms);
+    assert_int_equal(count_moves(h.plan, idle, GP_COLLECTIVE_GATHER, GP_PART_LOSSES), 2 + 2);
+    assert_int_equal(count_moves(h.plan, late, GP_COLLECTIVE_GATHER, GP_PART_LOSSES), 2 + 3);
+    harness_end(&h);
+}
+
+/* What evaluations keep of the prediction, of each sample. */
+static void predictions_leave_out_empty_shares(void **state) {
+    (void)state;
+    static const layout cuts[] = {{1, {9}, {1}}, {1, {9}, {4}}, {2, {4, 5}, {1, 4}}};
+    enum { SAMPLES = 5, MOST_VALUES = 64 };
+    double expected[MOST_VALUES] = {0};
+    for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++) {
+        double found[MOST_VALUES] = {0};
+        harness h;
+        gp_error err = {0};
+        gp_step_result result;
+        harness_options options = with_empty_shares(&cuts[c]);
+        options.model = network_vectors;
+        options.predict = true;
+        harness_plan(&h, &options);
+        harness_start(&h, NULL);
+        must(harness_step(&h, SAMPLES, false, 1, &result, &err), &err);
+        must(gp_run_prediction(h.run, gp_plan_find(h.plan, false, SAMPLES), found, &err), &err);
+        if (c == 0) memcpy(expected, found, sizeof found);
+        assert_memory_equal(found, expected, sizeof found);
+        harness_end(&h);
+    }
+    assert_true(expected[SAMPLES] != 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cuts_and_modes_change_no_bit),     cmocka_unit_test(schedules_change_no_bit),
-        cmocka_unit_test(schedules_of_files_change_no_bit), cmocka_unit_test(files_for_other_replicas_are_refused),
-        cmocka_unit_test(who_comes_first_changes_no_bit),   cmocka_unit_test(shares_are_like_micro_batches),
+        cmocka_unit_test(cuts_and_modes_change_no_bit),
+        cmocka_unit_test(schedules_change_no_bit),
+        cmocka_unit_test(schedules_of_files_change_no_bit),
+        cmocka_unit_test(files_for_other_replicas_are_refused),
+        cmocka_unit_test(who_comes_first_changes_no_bit),
+        cmocka_unit_test(shares_are_like_micro_batches),
         cmocka_unit_test(uneven_shares_find_the_same),
+        cmocka_unit_test(empty_shares_are_no_terms),
+        cmocka_unit_test(empty_shares_change_no_bit_of_another_cut),
+        cmocka_unit_test(empty_shares_change_no_bit_of_another_schedule),
+        cmocka_unit_test(some_stages_have_empty_shares),
+        cmocka_unit_test(empty_shares_are_not_copied),
+        cmocka_unit_test(predictions_leave_out_empty_shares),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

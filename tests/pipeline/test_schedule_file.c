@@ -128,8 +128,10 @@ static gp_status make_programs(const char *text, gp_programs **out, gp_error *er
     gp_schedule_file *file = NULL;
     toy_init_chain(&t, 2, false);
     gp_status status = gp_schedule_file_parse(text, "p.txt", NULL, &file, err);
-    gp_emit_request request = {
-        .stages = t.stages, .pieces = 1, .training = true, .schedule = {.kind = GP_SCHEDULE_FILE, .file = file}};
+    gp_emit_request request = {.stages = t.stages,
+                               .pieces = {.count = 1},
+                               .training = true,
+                               .schedule = {.kind = GP_SCHEDULE_FILE, .file = file}};
     if (status == GP_OK) status = gp_programs_emit(&request, out, err);
     if (status == GP_OK) status = gp_slots_assign(t.stages, *out, NULL, err);
     if (status == GP_OK) status = gp_programs_validate(t.stages, *out, err);

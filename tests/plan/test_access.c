@@ -14,6 +14,7 @@
 #include "pipeline/harness.h"
 #include "pipeline/networks.h"
 #include "plan/touches.h"
+#include "schedule/slots.h"
 
 enum { MAX_STAGES = 5 };
 
@@ -24,18 +25,22 @@ typedef struct cut {
     gp_schedule schedule;
     gp_checkpoint_mode checkpoint;
     uint64_t keeps;
+    int replicas[MAX_STAGES]; /* 0: no stage has replicas */
 } cut;
 
 static const cut cuts[] = {
-    {network_skips, 3, {2, 6, 9}, {0}, GP_CHECKPOINT_EXCEPT_LAST, 0x5555},
-    {network_skips, 5, {2, 3, 4, 4, 4}, {0}, GP_CHECKPOINT_NEVER, 0},
-    {network_skips, 5, {2, 3, 4, 4, 4}, {0}, GP_CHECKPOINT_ALWAYS, 0xAAAA},
-    {network_pictures, 2, {7, 9}, {.kind = GP_SCHEDULE_1F1B}, GP_CHECKPOINT_ALWAYS, 0},
-    {network_vectors, 1, {9}, {0}, GP_CHECKPOINT_EXCEPT_LAST, 0},
-    {network_skips, 4, {3, 5, 4, 5}, {.kind = GP_SCHEDULE_INTERLEAVED, .chunks = 2}, GP_CHECKPOINT_EXCEPT_LAST, 0},
-    {network_pictures, 2, {7, 9}, {.kind = GP_SCHEDULE_ZB_H1}, GP_CHECKPOINT_ALWAYS, 0},
-    {network_skips, 5, {2, 3, 4, 4, 4}, {.kind = GP_SCHEDULE_ZB_H2}, GP_CHECKPOINT_NEVER, 0},
-    {network_vectors, 4, {1, 2, 4, 2}, {.kind = GP_SCHEDULE_ZB_V}, GP_CHECKPOINT_EXCEPT_LAST, 0},
+    {network_skips, 3, {2, 6, 9}, {0}, GP_CHECKPOINT_EXCEPT_LAST, 0x5555, {0}},
+    {network_skips, 5, {2, 3, 4, 4, 4}, {0}, GP_CHECKPOINT_NEVER, 0, {0}},
+    {network_skips, 5, {2, 3, 4, 4, 4}, {0}, GP_CHECKPOINT_ALWAYS, 0xAAAA, {0}},
+    {network_pictures, 2, {7, 9}, {.kind = GP_SCHEDULE_1F1B}, GP_CHECKPOINT_ALWAYS, 0, {0}},
+    {network_vectors, 1, {9}, {0}, GP_CHECKPOINT_EXCEPT_LAST, 0, {0}},
+    {network_skips, 4, {3, 5, 4, 5}, {.kind = GP_SCHEDULE_INTERLEAVED, .chunks = 2}, GP_CHECKPOINT_EXCEPT_LAST, 0, {0}},
+    {network_pictures, 2, {7, 9}, {.kind = GP_SCHEDULE_ZB_H1}, GP_CHECKPOINT_ALWAYS, 0, {0}},
+    {network_skips, 5, {2, 3, 4, 4, 4}, {.kind = GP_SCHEDULE_ZB_H2}, GP_CHECKPOINT_NEVER, 0, {0}},
+    {network_vectors, 4, {1, 2, 4, 2}, {.kind = GP_SCHEDULE_ZB_V}, GP_CHECKPOINT_EXCEPT_LAST, 0, {0}},
+    /* Of 3 samples and 2, the last replicas have none. */
+    {network_vectors, 3, {2, 3, 4}, {.kind = GP_SCHEDULE_1F1B}, GP_CHECKPOINT_EXCEPT_LAST, 0, {1, 4, 2}},
+    {network_skips, 3, {2, 6, 9}, {0}, GP_CHECKPOINT_NEVER, 0, {4, 1, 3}},
 };
 enum { CUTS = sizeof cuts / sizeof *cuts };
 
@@ -105,7 +110,7 @@ typedef struct lifetime {
 static void check_use(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, lifetime *lifetimes,
                       gp_life *life) {
     const gp_accesses its = gp_instr_accesses(plan->stages, instr);
-    unsigned ends = gp_life_end(plan->stages, mini->training, instr, life);
+    unsigned ends = gp_life_end(plan->stages, mini->programs, instr, life);
     unsigned whole = mini->training ? GP_ENDS : GP_ENDS | GP_ENDS_FORWARD;
     for (int f = 0; f < GP_FRAMES; f++) {
         lifetime *of = &lifetimes[f];
@@ -145,6 +150,7 @@ static void check_cut(const cut *c) {
                                      .layers = c->layers,
                                      .stages = c->stages,
                                      .schedule = c->schedule,
+                                     .replicas = c->replicas[0] ? c->replicas : NULL,
                                      .kind = &gp_ref_kind,
                                      .checkpoint = c->checkpoint,
                                      .keeps = c->keeps,

@@ -90,20 +90,21 @@ static void instructions_of_replicas_are_exact(void **state) {
     static const int64_t layers[] = {5, 4, 4, 4};
     static const int replicas[][4] = {{2, 1, 1, 1}, {1, 2, 1, 3}, {3, 2, 2, 2}};
     for (size_t s = 0; s < sizeof schedules / sizeof *schedules; s++)
-        for (int way = 0; way < 24; way++) {
+        for (int way = 0; way < 48; way++) {
+            bool empty = way / 24; /* shares, of the last replica */
             harness_options options = {.model = network_skips,
                                        .layers = layers,
                                        .stages = 4,
                                        .schedule = schedules[s],
                                        .replicas = replicas[way % 3],
-                                       .shard_optimizer = way / 12,
+                                       .shard_optimizer = way / 12 % 2,
                                        .kind = &gp_ref_kind,
                                        .checkpoint = (gp_checkpoint_mode)(way % 12 / 4),
                                        .lockstep = schedules[s].kind == GP_SCHEDULE_GPIPE && way % 2,
                                        .micro_batches = 3,
-                                       .batch = 24,
-                                       .last = 15,
-                                       .evaluation = 18,
+                                       .batch = empty ? 12 : 24,
+                                       .last = empty ? 10 : 15,
+                                       .evaluation = empty ? 3 : 18,
                                        .norms = way / 6 % 2};
             expect_exact(&options, way);
         }

@@ -17,6 +17,8 @@ gp_programs *mutate_copy(const gp_programs *from) {
     assert_int_equal(gp_programs_create(from->workers, from->worker_of_stage, from->stages, from->pieces,
                                         from->training, from->descending, &to, &err),
                      GP_OK);
+    to->piece = from->piece;
+    to->last = from->last;
     for (int w = 0; w < from->workers; w++)
         for (size_t pc = 0; pc < from->worker[w].count; pc++)
             assert_int_equal(gp_program_add(&to->worker[w], from->worker[w].instrs[pc], &err), GP_OK);

@@ -61,7 +61,7 @@ static void prepare(played *p, const setting *s) {
     *p = (played){.set = *s};
     assert_int_equal(gp_stages_create_chain(gp_schedule_stages(&s->schedule, s->devices), &p->stages, &err), GP_OK);
     gp_emit_request request = {.stages = p->stages,
-                               .pieces = s->pieces,
+                               .pieces = {.count = s->pieces},
                                .checkpoint = s->checkpoint,
                                .lockstep = s->lockstep,
                                .training = true,

@@ -88,6 +88,8 @@ static void every_field_round_trips(void **state) {
     gp_programs *programs = NULL;
     gp_error err = {0};
     assert_int_equal(gp_programs_create(2, (const int[]){1, 0, 1}, 3, 4096, true, false, &programs, &err), GP_OK);
+    programs->piece = INT32_MAX;
+    programs->last = 1;
     for (size_t i = 0; i < sizeof instrs / sizeof *instrs; i++)
         assert_int_equal(gp_program_add(&programs->worker[0], instrs[i], &err), GP_OK);
     check_round_trip(programs);
@@ -179,6 +181,12 @@ static void bad_texts_are_refused(void **state) {
          "p.txt:1:29: expected pieces= and a number from 1 to 4096, not \"pieces=5000\""},
         {"programs workers=1 stages=1 micro_batches=2x\n",
          "p.txt:1:29: expected micro_batches= and a number from 1 to 4096, not \"micro_batches=2x\""},
+        {"programs workers=1 stages=1 pieces=2 samples=0 last=1\n",
+         "p.txt:1:38: expected samples= and a number from 1 to 2147483647, not \"samples=0\""},
+        {"programs workers=1 stages=1 pieces=2 samples=3 last=4\n",
+         "p.txt:1:48: expected last= and a number from 1 to 3, not \"last=4\""},
+        {"programs workers=1 stages=1 pieces=2 samples=3 training\n",
+         "p.txt:1:48: expected last= and a number from 1 to 3, not \"training\""},
         {"programs workers=3 stages=2 pieces=1\n",
          "p.txt:1:20: 3 workers are too many for 2 stages: each worker needs at least one"},
         {"programs workers=1 stages=1 pieces=1 learning\n",

@@ -411,6 +411,72 @@ static void broken_shards_are_named(void **state) {
     toy_fini(&t);
 }
 
+/* Stages 0 and 1, which are replicas, and three of another one, stages 2 to 4. Of micro-batch 0, with 4 samples, stage
+ * 4 has none; of micro-batch 1, with 3, all have some. Edges: 0 from 0 to 2, 1 from 0 to 3 (for micro-batch 1 only), 2
+ * from 1 to 3 (for micro-batch 0 only), 3 from 1 to 4 (for micro-batch 1 only); gradients 4 to 7 likewise. */
+static void broken_empty_shares_are_named(void **state) {
+    (void)state;
+    static const edit edits[] = {
+        {4, "load s4 m1", "load s4 m0\nload s4 m1",
+         "worker 4, instruction 0 (load s4 m0): the share of replica 2 of 3 is empty"},
+        {4, "B s4 m1", "B s4 m1 first\nB s4 m0",
+         "worker 4, instruction 5 (B s4 m0): the share of replica 2 of 3 is empty"},
+        {4, "recv s4 m1 e3", "recv s4 m0 e3\nrecv s4 m1 e3",
+         "worker 4, instruction 1 (recv s4 m0 e3): the share of replica 2 of 3 is empty"},
+        {1, "send s1 m0 e2", "send s1 m0 e2 keep\nsend s1 m0 e3 keep",
+         "worker 1, instruction 3 (send s1 m0 e3): the activation edge 3 does not carry it: its ends have no sample in "
+         "common"},
+        {3, "recv s3 m1 e1", "recv s3 m1 e1\nrecv s3 m1 e2",
+         "worker 3, instruction 5 (recv s3 m1 e2): the activation edge 2 does not carry it: its ends have no sample in "
+         "common"},
+        {3, "send s3 m0 e6", "send s3 m0 e5",
+         "worker 3, instruction 10 (send s3 m0 e5): the gradient edge 5 does not carry it: its ends have no sample in "
+         "common"},
+        {3, "recv s3 m1 e1", "", "worker 3, instruction 4 (F s3 m1): the activation of edge 1 must be received before"},
+        {0, "recv s0 m1 e5", "", "worker 0, instruction 8 (B s0 m1): the gradient of edge 5 must be received before"},
+        {4, "F s4 m1", "F s4 m1 saved=0 keep",
+         "worker 4, instruction 2 (F s4 m1): is the stage's last forward, but has no flag last"},
+        {4, "B s4 m1", "B s4 m1",
+         "worker 4, instruction 4 (B s4 m1): is the stage's first backward, but has no flag first"},
+        {4, "B s4 m1", "", "worker 4, instruction 4 (send s4 m1 e7): is sent before the backward that computes it"},
+        {4, "F s4 m1", "post s4 c0\nF s4 m1 saved=0 keep last",
+         "worker 4, instruction 2 (post s4 c0): comes before the stage's last forward"},
+        {4, "post s4 c3", "", "worker 4, instruction 9 (collect s4 c3): comes before the stage's own post"},
+        {1, "send s1 m1 e3", "", "edge 3 (activation from stage 1 to stage 4): micro-batch 1 is never sent"},
+    };
+    toy t;
+    toy_init_shared(&t, (const int64_t[]){1, 1}, (const int[]){2, 3}, false, 2, NULL, 0, 4, 3);
+    check_edits(&t, toy_programs(&t, (toy_run){2, GP_CHECKPOINT_NEVER, false, true}), edits,
+                sizeof edits / sizeof *edits);
+    toy_fini(&t);
+}
+
+/* Of 9 samples the last of four replicas, stage 4, has none: it computes nothing, and takes part in collectives. */
+static void broken_idle_replicas_are_named(void **state) {
+    (void)state;
+    static const edit edits[] = {
+        {4, "post s4 c0", "F s4 m0 saved=0 keep\npost s4 c0",
+         "worker 4, instruction 0 (F s4 m0): the share of replica 3 of 4 is empty"},
+        {4, "post s4 c0", "", "collective 0 (gather of losses): stage 4 has no post"},
+        {4, "collect s4 c1", "", "collective 1 (broadcast of scalars): stage 4 has no collect"},
+        {4, "post s4 c3", "", "worker 4, instruction 4 (collect s4 c3): comes before the stage's own post"},
+        {4, "reduce s4", "", "worker 4, instruction 6 (post s4 c4): comes before the reduce"},
+        {4, "step s4", "", "stage 4 has no step"},
+    };
+    static const edit evaluation[] = {
+        {4, "post s4 c0", "", "collective 0 (gather of losses): stage 4 has no post"},
+        {4, "post s4 c0", "load s4 m1\npost s4 c0",
+         "worker 4, instruction 0 (load s4 m1): the share of replica 3 of 4 is empty"},
+    };
+    toy t;
+    toy_init_shared(&t, (const int64_t[]){1, 1}, (const int[]){1, 4}, false, 2, NULL, 0, 9, 9);
+    check_edits(&t, toy_programs(&t, (toy_run){2, GP_CHECKPOINT_NEVER, false, true}), edits,
+                sizeof edits / sizeof *edits);
+    check_edits(&t, toy_programs(&t, (toy_run){2, GP_CHECKPOINT_NEVER, false, false}), evaluation,
+                sizeof evaluation / sizeof *evaluation);
+    toy_fini(&t);
+}
+
 static void broken_evaluation_is_named(void **state) {
     (void)state;
     static const edit edits[] = {
@@ -579,13 +645,14 @@ static void mutants_are_refused_or_harmless(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(schedules_are_valid),        cmocka_unit_test(several_stages_per_worker_are_valid),
-        cmocka_unit_test(large_plans_are_valid),      cmocka_unit_test(broken_training_is_named),
-        cmocka_unit_test(broken_norms_are_named),     cmocka_unit_test(norms_out_of_place_are_named),
-        cmocka_unit_test(broken_keeping_is_named),    cmocka_unit_test(broken_halves_are_named),
-        cmocka_unit_test(broken_replicas_are_named),  cmocka_unit_test(broken_shards_are_named),
-        cmocka_unit_test(broken_evaluation_is_named), cmocka_unit_test(deadlocks_are_found),
-        cmocka_unit_test(wrong_sizes_are_refused),    cmocka_unit_test(mutants_are_refused_or_harmless),
+        cmocka_unit_test(schedules_are_valid),           cmocka_unit_test(several_stages_per_worker_are_valid),
+        cmocka_unit_test(large_plans_are_valid),         cmocka_unit_test(broken_training_is_named),
+        cmocka_unit_test(broken_norms_are_named),        cmocka_unit_test(norms_out_of_place_are_named),
+        cmocka_unit_test(broken_keeping_is_named),       cmocka_unit_test(broken_halves_are_named),
+        cmocka_unit_test(broken_replicas_are_named),     cmocka_unit_test(broken_shards_are_named),
+        cmocka_unit_test(broken_empty_shares_are_named), cmocka_unit_test(broken_idle_replicas_are_named),
+        cmocka_unit_test(broken_evaluation_is_named),    cmocka_unit_test(deadlocks_are_found),
+        cmocka_unit_test(wrong_sizes_are_refused),       cmocka_unit_test(mutants_are_refused_or_harmless),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

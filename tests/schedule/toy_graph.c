@@ -23,10 +23,17 @@ void toy_init(toy *t, const int64_t *balance, int stages, const toy_skip *skips,
 
 void toy_init_replicated(toy *t, const int64_t *balance, const int *replicas, bool shards, int stages,
                          const toy_skip *skips, int skip_count) {
+    toy_init_shared(t, balance, replicas, shards, stages, skips, skip_count, 12, 12);
+}
+
+void toy_init_shared(toy *t, const int64_t *balance, const int *replicas, bool shards, int stages,
+                     const toy_skip *skips, int skip_count, int64_t piece, int64_t last) {
     gp_graph *graph = &t->graph;
     int layers = 0;
     for (int s = 0; s < stages; s++) layers += (int)balance[s];
-    *t = (toy){.graph = {.node_count = layers + 1, .layer_count = layers, .value_count = layers + 2}};
+    *t = (toy){.graph = {.node_count = layers + 1, .layer_count = layers, .value_count = layers + 2},
+               .piece = piece,
+               .last = last};
     graph->values = calloc((size_t)graph->value_count, sizeof *graph->values);
     graph->nodes = calloc((size_t)graph->node_count, sizeof *graph->nodes);
     assert_non_null(graph->values);
@@ -48,14 +55,14 @@ void toy_init_replicated(toy *t, const int64_t *balance, const int *replicas, bo
     add_use(graph, layers + 1, layers);
     add_use(graph, GP_VALUE_TARGET, layers);
     gp_error err = {0};
-    const int64_t samples = 12;
+    const int64_t samples[] = {piece, last};
     const gp_stages_request request = {.graph = graph,
                                        .layers = balance,
                                        .replicas = replicas,
                                        .shards = shards,
                                        .numbers = stages,
-                                       .samples = &samples,
-                                       .sample_count = 1};
+                                       .samples = samples,
+                                       .sample_count = 2};
     if (gp_stages_create(&request, &t->stages, &err) != GP_OK) fail_msg("%s", err.text);
 }
 
@@ -91,7 +98,7 @@ static gp_programs *schedule_as(const toy *t, gp_schedule schedule, toy_run run)
     gp_programs *programs = NULL;
     gp_error err = {0};
     gp_emit_request request = {.stages = t->stages,
-                               .pieces = run.pieces,
+                               .pieces = {run.pieces, t->piece, t->last},
                                .checkpoint = run.checkpoint,
                                .lockstep = run.lockstep,
                                .training = run.training,

@@ -15,12 +15,14 @@ typedef struct toy_skip {
 typedef struct toy {
     gp_graph graph;
     gp_stages *stages;
+    int64_t piece, last; /* samples of micro-batches */
 } toy;
 
-/* balance[s] layers on stage s, which has replicas[s] replicas; they share out 12 samples and, with
- * `shards`, the optimizer. The value of layer i is 2 +
- * i.
- */
+/* balance[s] layers on stage s, which has replicas[s] replicas; they share out micro-batches of `piece` samples, and
+ * the last one of `last`, and with `shards`, the optimizer. The value of layer i is 2 + i. */
+void toy_init_shared(toy *t, const int64_t *balance, const int *replicas, bool shards, int stages,
+                     const toy_skip *skips, int skip_count, int64_t piece, int64_t last);
+/* Micro-batches of 12. */
 void toy_init_replicated(toy *t, const int64_t *balance, const int *replicas, bool shards, int stages,
                          const toy_skip *skips, int skip_count);
 /* One of each. */

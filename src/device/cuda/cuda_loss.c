@@ -76,9 +76,14 @@ const gp_cuda_op gp_cuda_element_loss_forward = {.book = book_element_loss_forwa
 static gp_status run_loss_total(const gp_cuda_call *call, gp_error *err) {
     gp_rows pieces = gp_cuda_rows(call, GP_NAME_PARTIAL);
     gp_step_scalars *scalars = gp_cuda_at(call, GP_NAME_SCALARS);
+    gp_loss_total_attributes total = call->prepared->desc.attributes.loss_total;
+    if (total.replicas == 0) total = (gp_loss_total_attributes){1, 1, 1};
     gp_kernel_loss_total_args args = {.partial = gp_cuda_at(call, GP_NAME_PARTIAL),
                                       .pieces = pieces.count,
                                       .pitch = pieces.pitch,
+                                      .replicas = total.replicas,
+                                      .full = total.full,
+                                      .last = total.last,
                                       .loss = &scalars->loss_sum,
                                       .right = &scalars->right,
                                       .finite = &scalars->finite};

@@ -107,7 +107,9 @@ void ref_loss_total(const ref_call *call) {
     const ref_view *partial = &call->partial;
     gp_step_scalars *scalars = call->scalars.data;
     double loss = 0, right = 0;
-    for (int64_t p = 0; p < partial->tensor->dim[0]; p++) {
+    int64_t pieces = partial->tensor->dim[0];
+    for (int64_t p = 0; p < pieces; p++) {
+        if (!gp_loss_total_has(&call->desc->attributes.loss_total, pieces, p)) continue;
         loss += ref_get(partial, ref_at2(partial, p, 0));
         right += ref_get(partial, ref_at2(partial, p, 1));
     }

@@ -207,7 +207,9 @@ static void run_loss_total(const gp_cpu_call *call) {
     const double *partial = call->operand[GP_LOSS_TOTAL_PARTIAL];
     gp_step_scalars *scalars = call->operand[GP_LOSS_TOTAL_SCALARS];
     double loss = 0, right = 0;
+    const gp_loss_total_attributes *total = &call->prepared->desc.attributes.loss_total;
     for (int64_t piece = 0; piece < pieces.count; piece++) {
+        if (!gp_loss_total_has(total, pieces.count, piece)) continue;
         loss += partial[piece * pieces.pitch];
         right += partial[piece * pieces.pitch + 1];
     }

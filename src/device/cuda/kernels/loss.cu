@@ -123,6 +123,8 @@ __global__ void gp_kernel_element_loss_backward(gp_kernel_element_loss_args args
 __global__ void gp_kernel_loss_total(gp_kernel_loss_total_args args) {
     double loss = 0, right = 0;
     for (int64_t piece = 0; piece < args.pieces; piece++) {
+        bool ends = piece / args.replicas == args.pieces / args.replicas - 1;
+        if (piece % args.replicas >= (ends ? args.last : args.full)) continue;
         loss += args.partial[piece * args.pitch];
         right += args.partial[piece * args.pitch + 1];
     }

@@ -31,6 +31,7 @@ typedef struct gp_kernel_element_loss_args {
 typedef struct gp_kernel_loss_total_args {
     const double *partial;
     int64_t pieces, pitch;
+    int64_t replicas, full, last; /* as gp_loss_total_attributes; replicas ≥ 1 */
     double *loss, *right;
     uint64_t *finite;
 } gp_kernel_loss_total_args;
