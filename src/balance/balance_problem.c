@@ -225,6 +225,9 @@ static gp_status plan_layers(const gp_plan_request *request, int worker, int64_t
     alone.stages = count;
     alone.devices = devices;
     alone.replicas = NULL;
+    alone.links = NULL;
+    alone.process = NULL;
+    alone.processes = alone.rank = 0;
     alone.micro_batches = request->micro_batches < 2 ? request->micro_batches : 2;
     alone.batch = size.samples = samples * alone.micro_batches;
     alone.schedule = (gp_schedule){.kind = GP_SCHEDULE_GPIPE, .chunks = 1};

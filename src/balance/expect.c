@@ -107,17 +107,27 @@ double gp_durations_computing(const gp_durations *durations, const gp_instr *ins
 
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
 
+/* From the host (−1), or from a worker. */
+static double move_seconds(const gp_durations *d, int from, int to, size_t bytes) {
+    const gp_device_spec *devices = d->plan->devices;
+    const gp_link *link = from < 0 ? NULL : gp_links_between(d->plan->links, from, to);
+    if (link) return link->latency + (double)bytes / link->bandwidth;
+    const char *kind = from < 0 ? "host" : devices[from].kind->name;
+    const gp_profile_copy *copy = d->profile ? gp_profile_find_copy(d->profile, kind, devices[to].kind->name) : NULL;
+    const gp_rates rates = gp_profile_rates(d->profile, &devices[to]);
+    return copy ? copy->latency + (double)bytes * copy->per_byte
+                : rates.copy_latency + (double)bytes / rates.copy_bytes;
+}
+
 double gp_durations_copying(const gp_durations *durations, const gp_instr *instr) {
-    const gp_durations *d = durations;
-    const gp_device_spec *devices = d->plan->devices, *to = &devices[d->plan->stage[instr->stage].worker];
+    const gp_plan *plan = durations->plan;
+    int to = plan->stage[instr->stage].worker;
     double seconds = 0;
     gp_move move;
-    for (int i = 0; gp_instr_copies(instr) && gp_instr_move(d->plan, d->mini, instr, i, &move); i++) {
-        const char *from = move.from < 0 ? "host" : devices[d->plan->stage[move.from].worker].kind->name;
-        const gp_profile_copy *copy = d->profile ? gp_profile_find_copy(d->profile, from, to->kind->name) : NULL;
-        const gp_rates rates = gp_profile_rates(d->profile, to);
-        seconds += copy ? copy->latency + (double)move.bytes * copy->per_byte
-                        : rates.copy_latency + (double)move.bytes / rates.copy_bytes;
+    for (int i = 0; gp_instr_copies(instr) && gp_instr_move(plan, durations->mini, instr, i, &move); i++) {
+        int from = move.from < 0 ? -1 : plan->stage[move.from].worker;
+        if (from < 0 || !gp_links_are_messages(plan->links, from, to))
+            seconds += move_seconds(durations, from, to, move.bytes);
     }
     return seconds;
 }
@@ -137,6 +147,15 @@ static double instr_seconds(const void *context, int worker, size_t pc, const gp
     if (p->replay && (!copies || p->replay->copies)) return p->replay->seconds[worker][pc];
     if (p->predicted) return p->predicted->worker[worker].end[pc] - p->predicted->worker[worker].start[pc];
     return copies ? gp_durations_copying(p->durations, instr) : gp_durations_computing(p->durations, instr);
+}
+
+static bool part(const void *context, const gp_instr *instr, int i, int *from, double *bytes) {
+    const gp_durations *d = ((const player *)context)->durations;
+    gp_move move;
+    if (!gp_instr_move(d->plan, d->mini, instr, i, &move)) return false;
+    *from = move.from;
+    *bytes = (double)move.bytes;
+    return true;
 }
 
 /* How each worker copies, and the threads of its computations. */
@@ -167,6 +186,8 @@ static gp_status play(const player *with, gp_play **out, gp_error *err) {
                                                 .context = with,
                                                 .processors = with->replay ? 0 : plan->processors,
                                                 .threads = threads,
+                                                .links = with->replay && with->replay->copies ? NULL : plan->links,
+                                                .part = part,
                                                 .timeline = true},
                              out, err);
     }

@@ -14,8 +14,9 @@
  * With a profile: sums over the layers of the stage, of recomputing those that the stage does compute again; for
  * micro-batches of another size in proportion, but the update always takes its whole time; loads and copies by latency
  * and bytes. What the profile does not have of copies, and everything without layers' times, is counted at the
- * profile's rates or at assumed ones: computations take the sum of their ops (gp_rates_seconds), loads and copies, at
- * the receiver, latency and bytes. Sends and barriers take nothing. */
+ * profile's rates or at assumed ones, but copies between workers over a link that is given by its latency and
+ * bandwidth: computations take the sum of their ops (gp_rates_seconds), loads and copies, at the receiver, latency and
+ * bytes. Sends and barriers take nothing. */
 typedef struct gp_durations {
     const gp_plan *plan;
     const gp_mini_plan *mini;
@@ -27,7 +28,7 @@ typedef struct gp_durations {
 GP_MUST_USE gp_status gp_durations_init(const gp_plan *plan, int mini, const gp_profile *profile, gp_durations *out,
                                         gp_error *err);
 void gp_durations_fini(gp_durations *durations);
-/* Seconds of computing, and of copying into the worker. */
+/* Seconds of computing, and of copying into the worker; messages between processes do not count (schedule/links.h). */
 double gp_durations_computing(const gp_durations *durations, const gp_instr *instr);
 double gp_durations_copying(const gp_durations *durations, const gp_instr *instr);
 

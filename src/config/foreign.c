@@ -257,6 +257,7 @@ static const char *const homes[] = {
     "pipeline.lockstep",
     "pipeline.transport",
     "pipeline.timeout",
+    "pipeline.links",
     "pipeline.pin",
     "optimizer.sgd.lr",
     "optimizer.sgd.momentum",

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "schedule/program_index.h"
+#include "plan/program_index.h"
 
 /* Where the mini-batches of a worker's lane begin. */
 typedef struct starts {

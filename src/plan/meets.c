@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "schedule/program_index.h"
+#include "plan/program_index.h"
 
 static bool share_device(const gp_device_spec *a, const gp_device_spec *b) {
     return !a->kind->on_host && a->kind == b->kind && a->index == b->index;

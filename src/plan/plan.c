@@ -303,6 +303,7 @@ static gp_status make_plan(gp_plan *plan, const gp_plan_request *request, gp_mic
     GP_RETURN_IF_FAILED(GP_NEW(&plan->process, plan->workers, err));
     if (request->process) memcpy(plan->process, request->process, (size_t)plan->workers * sizeof *plan->process);
     GP_RETURN_IF_FAILED(check_processes(plan, err));
+    if (request->links) GP_RETURN_IF_FAILED(gp_links_copy(request->links, &plan->links, err));
     GP_RETURN_IF_FAILED(gp_plan_check_size(plan, request->host_memory, err));
     for (int m = 0; m < plan->mini_count; m++) {
         GP_RETURN_IF_FAILED(make_programs(plan, &plan->minis[m], err));
@@ -385,6 +386,7 @@ void gp_plan_destroy(gp_plan **plan) {
     free(it->checkpoints);
     free(it->devices);
     free(it->process);
+    gp_links_destroy(&it->links);
     free(it->arena);
     free(it->transient_base);
     free(it->evaluation_base);

@@ -16,6 +16,7 @@
 #include "checkpoint/policy.h"
 #include "compile/stage_plan.h"
 #include "plan/queues.h"
+#include "schedule/links.h"
 #include "schedule/program.h"
 #include "schedule/schedules.h"
 #include "base/share.h"
@@ -36,6 +37,7 @@ typedef struct gp_plan_request {
     const gp_device_spec *devices; /* one per worker: each replica counts */
     const int *process;            /* [worker] the process that has it; NULL: all are in one */
     int processes, rank;           /* how many there are, and which one makes this plan; 0: one */
+    const gp_links *links;         /* between workers; NULL: all workers are in one process, and no link is given */
     gp_update update;
     double clip_norm;     /* > 0: gradients are clipped to this norm of them all (torch.nn.utils.clip_grad_norm_);
                              a step whose norm is not finite changes nothing */
@@ -92,6 +94,7 @@ typedef struct gp_plan {
     gp_device_spec *devices; /* [worker] */
     int *process;            /* [worker] the process that has it, from 0 */
     int processes, rank;     /* how many there are, and which one this is */
+    gp_links *links;         /* NULL: as in the request */
     size_t *arena;           /* [worker] bytes */
     size_t *transient_base;  /* [worker] from the arena's start */
     size_t *evaluation_base; /* likewise: transients of evaluations, which go on over the transient area */

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "plan/plan.h"
-#include "schedule/program_index.h"
+#include "plan/program_index.h"
 
 int64_t gp_mini_samples(const gp_mini_plan *mini, int micro) {
     return micro == mini->pieces - 1 ? mini->last : mini->piece;

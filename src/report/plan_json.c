@@ -9,11 +9,12 @@
 #include "base/memory.h"
 #include "base/replace.h"
 #include "plan/identity.h"
+#include "plan/link_use.h"
 #include "plan/memory.h"
 #include "profile/profile_words.h"
 #include "report/plan_report.h"
 #include "report/text.h"
-#include "schedule/program_json.h"
+#include "plan/program_json.h"
 #include "session/session.h"
 
 gp_plan_json gp_plan_json_of(const gp_session *session) {
@@ -117,6 +118,26 @@ static void write_edges(const gp_plan *plan, FILE *out) {
     gp_collectives_json_write(plan->stages, out);
 }
 
+/* Of the largest mini-batch. */
+static gp_status write_links(const gp_plan *plan, FILE *out, gp_error *err) {
+    static const char *const names[] = {"process", "host", "network"};
+    const gp_links *links = plan->links;
+    gp_link_use use[GP_LINK_KINDS];
+    if (!links) return GP_OK;
+    GP_RETURN_IF_FAILED(gp_plan_link_use(plan, gp_plan_largest_mini(plan), use, err));
+    fprintf(out, ",\n\"processes\":%d,\"hosts\":%d,\"links\":[", links->processes, links->hosts);
+    for (int k = 0; k < GP_LINK_KINDS; k++) {
+        fprintf(out, "%s\n{\"link\":\"%s\",", k ? "," : "", names[k]);
+        if (links->of[k].given)
+            fprintf(out, "\"latency_us\":%.12g,\"bytes_per_s\":%.12g,\"shared\":%s,", 1e6 * links->of[k].latency,
+                    links->of[k].bandwidth, links->of[k].shared ? "true" : "false");
+        fprintf(out, "\"copies\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"busiest_bytes\":%" PRIu64 "}", use[k].copies,
+                use[k].bytes, use[k].busiest_bytes);
+    }
+    fputs("]", out);
+    return GP_OK;
+}
+
 /* ---- programs ---------------------------------------------------------------------------------------------------- */
 
 typedef struct source {
@@ -200,6 +221,7 @@ gp_status gp_plan_json_write(const gp_plan_json *its, FILE *out, gp_error *err) 
     for (int w = 0; w < plan->workers; w++) write_worker(plan, w, out);
     fputs("]", out);
     write_edges(plan, out);
+    GP_RETURN_IF_FAILED(write_links(plan, out, err));
     bool instructions = has_instructions(its, out);
     fputs(",\n\"programs\":[", out);
     for (int m = 0; m < plan->mini_count; m++) GP_RETURN_IF_FAILED(write_program(its, m, instructions, out, err));

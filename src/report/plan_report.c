@@ -156,6 +156,7 @@ static gp_status write_report(gp_report *report, gp_error *err) {
     write_header(report);
     write_stages(report);
     gp_report_copies(report);
+    GP_RETURN_IF_FAILED(gp_report_links(report, err));
     GP_RETURN_IF_FAILED(gp_report_memory(report, err));
     if (report->host) gp_report_host(report);
     gp_report_schedule(report);

@@ -30,6 +30,8 @@ typedef struct gp_report {
 } gp_report;
 
 void gp_report_copies(const gp_report *report);
+/* Nothing without links. */
+GP_MUST_USE gp_status gp_report_links(const gp_report *report, gp_error *err);
 GP_MUST_USE gp_status gp_report_memory(const gp_report *report, gp_error *err);
 /* The host's memory, a line for each kind. */
 void gp_report_host(const gp_report *report);

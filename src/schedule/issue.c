@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "schedule/channels.h"
 #include "schedule/heap.h"
 
 /* At equal times host threads act in this order. */

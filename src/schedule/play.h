@@ -11,11 +11,16 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "schedule/links.h"
 #include "schedule/queue.h"
 #include "schedule/waits.h"
 
 /* Seconds (or any unit) that an instruction takes once it has started; ≥ 0. */
 typedef double (*gp_duration)(const void *context, int worker, size_t pc, const gp_instr *instr);
+
+/* What a copy instruction of a message carries: part i of a collect, from which stage; or all of a send (i 0, from its
+ * own stage). False: there is no such part. */
+typedef bool (*gp_play_part)(const void *context, const gp_instr *instr, int i, int *from, double *bytes);
 
 /* Who copies what a worker receives. */
 typedef enum gp_play_copies {
@@ -35,6 +40,11 @@ typedef struct gp_play_request {
                                         about the receive; where copies are POSTED, about the send */
     const void *context;
     bool channels; /* from each worker to each other one copy at a time, as they ask; else any number at once */
+    /* Between processes, if a link between them is given, copies and parts of collectives are messages: they begin when
+     * they are sent or posted, as if the receiver had room, take the link's time, and need no thread. On a shared link
+     * inside a process a copy waits for its lane. NULL: none. Then without `channels`. */
+    const gp_links *links;
+    gp_play_part part; /* not NULL with links */
     /* > 0: the threads of all workers share so many processors (schedule/sharing.h) when they compute, and when they
      * copy; a device's queues and copies on channels need none. 0: a processor for each thread. */
     int processors;

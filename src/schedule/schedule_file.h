@@ -24,7 +24,6 @@
 
 #include "base/status.h"
 #include "schedule/order.h"
-#include "schedule/order_replicas.h"
 #include "schedule/program.h"
 
 typedef struct gp_schedule_file {

@@ -119,6 +119,19 @@ static void find_copies(const gp_session *session, const gp_device_spec *to, gp_
     }
 }
 
+/* Values come from the stage before, over a link if one is given. */
+static void find_links(const gp_session *session, gp_balance_device *devices) {
+    const gp_pipeline_config *pipeline = &session->config->pipeline;
+    int entries = pipeline->entry_count, before = pipeline->device_count - pipeline->replicas[entries - 1];
+    for (int e = 0, w = 0; e < entries; before = w, w += pipeline->replicas[e++]) {
+        const gp_link *link = gp_links_between(session->links, before, w);
+        for (int r = 0; r < pipeline->replicas[e] && link; r++) {
+            devices[w + r].copy_latency = 1e12 * link->latency;
+            devices[w + r].copy_per_byte = 1e12 / link->bandwidth;
+        }
+    }
+}
+
 /* The variant with that many samples on a device, which is new if there is none. */
 static int find_variant(coster *c, const gp_device_spec *spec, int64_t samples) {
     gp_device_spec pair[2];
@@ -186,6 +199,7 @@ static gp_status cost_by_time(coster *c, const int *variant_of, gp_balancing_cos
         out->devices[w].layers = costs_of(c, out, variant_of[w], mode_of(c, 0));
         find_copies(session, &session->devices[w], &out->devices[w]);
     }
+    find_links(session, out->devices);
     return cost_stages(c, variant_of, out, err);
 }
 

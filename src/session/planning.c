@@ -66,6 +66,7 @@ static gp_plan_request request_plan(const gp_session *session, const gp_plan_cho
                              .stages = config->pipeline.stages,
                              .schedule = session->schedule,
                              .devices = session->devices,
+                             .links = session->links,
                              .replicas = config->pipeline.replicated ? config->pipeline.replicas : NULL,
                              .replicas_place = config->pipeline.devices[0].place,
                              .process = session->process,

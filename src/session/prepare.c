@@ -10,6 +10,7 @@
 #include "process/processes.h"
 #include "session/devices.h"
 #include "session/placement.h"
+#include "session/linking.h"
 #include "store/weights.h"
 
 static void describe_samples(gp_session *session) {
@@ -115,7 +116,8 @@ static gp_status find_devices(gp_session *session, gp_error *err) {
         GP_RETURN_IF_FAILED(gp_device_spec_find(&pipeline->devices[d], &session->devices[d], err));
     if (session->options.processes == 0) session->options.processes = gp_placement_processes(pipeline);
     GP_RETURN_IF_FAILED(GP_NEW(&session->process, pipeline->device_count, err));
-    return gp_placement_find(pipeline, session->options.processes, session->process, err);
+    GP_RETURN_IF_FAILED(gp_placement_find(pipeline, session->options.processes, session->process, err));
+    return gp_links_find(pipeline, session->options.processes, session->process, &session->links, err);
 }
 
 /* What carries data between processes. */

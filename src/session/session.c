@@ -80,6 +80,7 @@ void gp_session_close(gp_session **session) {
     free(it->own_keeps);
     free(it->devices);
     free(it->process);
+    gp_links_destroy(&it->links);
     gp_dataset_close(&it->eval);
     gp_dataset_close(&it->train);
     gp_graph_destroy(&it->graph);

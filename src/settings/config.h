@@ -19,6 +19,7 @@
 #include "config/read.h"
 #include "config/tree.h"
 #include "data/options.h"
+#include "schedule/links.h"
 #include "schedule/schedules.h"
 
 enum { GP_MAX_LOADER_THREADS = 256, GP_MAX_MILESTONES = 4096 };
@@ -58,6 +59,19 @@ typedef enum gp_transport_choice {
     GP_TRANSPORT_CHOICE_MPI,
     GP_TRANSPORT_CHOICE_NCCL
 } gp_transport_choice;
+/* What a kind of link takes. */
+typedef struct gp_link_config {
+    double latency;   /* microseconds */
+    double bandwidth; /* bytes per second */
+    bool given, shared;
+} gp_link_config;
+
+typedef struct gp_links_config {
+    int processes, per_host; /* that plans are made for; processes on a host */
+    bool processes_given, per_host_given;
+    gp_place place; /* of processes */
+    gp_link_config of[GP_LINK_KINDS];
+} gp_links_config;
 
 typedef struct gp_pipeline_config {
     gp_device_config
@@ -92,6 +106,8 @@ typedef struct gp_pipeline_config {
     gp_place transport_place;
     double timeout; /* seconds without a sign of life after which a process counts as lost */
     bool lockstep;  /* auto resolved: on for gpipe on GPUs alone, which copy beside computing. Only gpipe has it */
+    gp_links_config links;
+    bool links_given;
 } gp_pipeline_config;
 
 typedef enum gp_optimizer_kind { GP_OPTIMIZER_SGD, GP_OPTIMIZER_ADAM, GP_OPTIMIZER_ADAMW } gp_optimizer_kind;

@@ -122,6 +122,7 @@ static const gp_key pipeline_keys[] = {
     {"transport", &gp_choice_type, AT(transport), .unsaid = "auto", .names = transports, .place = AT(transport_place),
      GP_IF_GIVEN(AT(transport_given))},
     {"timeout", &gp_number_type, AT(timeout), .unsaid = "60", .number = {1, 86400, 0}, GP_IF_GIVEN(AT(timeout_given))},
+    {"links", &gp_table_type, AT(links), .table = &gp_links_table, GP_IF_GIVEN(AT(links_given))},
     {"pin", &gp_boolean_type, AT(pin), .unsaid = "false", GP_IF_GIVEN(AT(pin_given))},
     {0},
 };

@@ -12,8 +12,8 @@
 
 /* The tables of the sections, and that of the whole configuration. */
 extern const gp_key_table gp_config_table, gp_data_table, gp_pipeline_table, gp_optimizer_table, gp_train_table;
-/* Of one transform, one device, and `checkpoint`. */
-extern const gp_key_table gp_transform_table, gp_device_table, gp_checkpoint_table;
+/* Of one transform, one device, `checkpoint` and `links`. */
+extern const gp_key_table gp_transform_table, gp_device_table, gp_checkpoint_table, gp_links_table;
 /* Keys with files of their own; `base` is the source or the pipeline. */
 extern const gp_key_type gp_transforms_type, gp_devices_type, gp_balance_type, gp_together_type;
 

@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "schedule/emit.h"
-#include "schedule/program_json.h"
+#include "plan/program_json.h"
 
 typedef struct simulation {
     const gp_what_if *question;

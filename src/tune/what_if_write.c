@@ -4,7 +4,7 @@
 
 #include "base/json_text.h"
 #include "plan/identity.h"
-#include "schedule/program_json.h"
+#include "plan/program_json.h"
 #include "tune/what_if.h"
 
 bool gp_what_if_lists(const gp_programs *programs) {

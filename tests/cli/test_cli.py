@@ -641,6 +641,40 @@ class Replicas(Group):
         self.assertIn("replicas     of each stage: 2, 1; below, each replica is a stage of its own\n", out)
         self.assertRegex(out, r"  scatter     gradients of replicas +0 … 1 ")
 
+    def test_links(self):
+        """Bytes on each link of a plan; a run has the same bits with them."""
+        links = ("{processes: 4, processes_per_host: 2, host: {latency: 20 us, bandwidth: 10 GB/s}, "
+                 "network: {latency: 100 us, bandwidth: 1 MB/s}}")
+        more = ["--set", "pipeline.devices=[[cpu, cpu], [cpu, cpu]]", *self.TWICE]
+        plain = json.loads(self.expect(["--plan", "--json", "c.yaml", *more], 0).out)
+        plan = json.loads(self.expect(["--plan", "--json", "c.yaml", *more, "--set", "pipeline.links=" + links], 0).out)
+        self.assertNotIn("links", plain)
+        self.assertEqual((plan["processes"], plan["hosts"]), (4, 2))
+        process, host, network = plan["links"]
+        self.assertEqual([link["link"] for link in plan["links"]], ["process", "host", "network"])
+        self.assertEqual((process["copies"], process["bytes"]), (0, 0))
+        # Each replica has a host of its own: edges stay on it, and what replicas exchange crosses the network.
+        edges = {}
+        for program in plan["programs"][:1]:
+            for worker in program["workers"]:
+                for i in worker["instructions"]:
+                    if i["op"] == "recv":
+                        edges[i["edge"]] = edges.get(i["edge"], 0) + i["bytes"]
+        self.assertGreater(len(edges), 0)
+        self.assertTrue(sum(edges.values()) <= host["bytes"] <= sum(edges.values()) + 200, (edges, host))
+        self.assertEqual((network["bytes_per_s"], network["latency_us"], network["shared"]), (1e6, 100, True))
+        # The network is so slow that the step takes as long as its busiest direction, at least.
+        self.assertGreater(plan["programs"][0]["step_ms"], network["busiest_bytes"] / 1e3)
+        self.assertLess(plain["programs"][0]["step_ms"], plan["programs"][0]["step_ms"])
+        out = self.expect(["--plan", "c.yaml", *more, "--set", "pipeline.links=" + links], 0).out
+        self.assertIn("\nlinks, of a mini-batch: 4 workers in 4 processes on 2 hosts\n", out)
+        self.assertRegex(out, r"\n  between hosts +100 µs, 1 MB/s, shared +\d+ +[\d.]+ KiB  (into|out of) host [01]: [\d.]+ KiB, [\d.]+ ms\n")
+        one = self.train_on("[[cpu, cpu], [cpu, cpu]]")
+        self.assertEqual(read_model(self.train_on("[[cpu, cpu], [cpu, cpu]]", "--set", "pipeline.links=" + links)), read_model(one))
+        process = self.run_program("--plan", "c.yaml", *more, "--set", "pipeline.links.processes=5")
+        self.assertEqual(process.returncode, 2)
+        self.assertIn("pipeline.links.processes: 5 are more than the 4 workers", process.err)
+
     def test_auto_finds_a_balance_for_different_numbers(self):
         """The parameters are those of the same balance, given."""
         folder = self.train_on("[[cpu, cpu], cpu]")

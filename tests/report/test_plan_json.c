@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/replace.h"
-#include "schedule/program_json.h"
+#include "plan/program_json.h"
 #include "session/fixture.h"
 
 static json_t *parse(const char *text, size_t bytes) {

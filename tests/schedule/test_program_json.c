@@ -1,4 +1,4 @@
-#include "schedule/program_json.h"
+#include "plan/program_json.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-foreach(name emit schedules program slots validate)
+foreach(name emit links schedules program slots validate)
   gp_test(${name} "unit;pipeline" 60 gp_schedule)
   target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/toy_graph.c)
 endforeach()

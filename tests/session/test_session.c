@@ -150,6 +150,25 @@ static void a_balance_is_that_of_the_stages_shares(void **state) {
     }
 }
 
+/* Both the skip and the chain would cross the network in the middle. */
+static void a_slow_link_carries_few_values(void **state) {
+    (void)state;
+    gp_session *session = fixture_session(NULL);
+    expect_layers(session, (const int64_t[]){4, 4}, 2);
+    assert_null(session->plan->links);
+    gp_session_close(&session);
+    session =
+        fixture_session(FIXTURE_CHANGES("pipeline.links={processes: 2, network: {latency: 0 us, bandwidth: 1 MB/s}}"));
+    assert_int_equal(session->plan->links->hosts, 2);
+    assert_int_not_equal(session->layers[0], 4);
+    gp_session_close(&session);
+    /* Two processes of one host, between which no link is given. */
+    session = fixture_session(FIXTURE_CHANGES(
+        "pipeline.links={processes: 2, processes_per_host: 2, network: {latency: 0 us, bandwidth: 1 MB/s}}"));
+    expect_layers(session, (const int64_t[]){4, 4}, 2);
+    gp_session_close(&session);
+}
+
 static void a_balance_of_other_sum_is_refused(void **state) {
     (void)state;
     fixture_refused(with("balance: auto", "balance: [4, 5]"), NULL, GP_CONFIG,
@@ -598,6 +617,7 @@ int main(void) {
         cmocka_unit_test(auto_balances_time_and_size_balances_bytes),
         cmocka_unit_test(a_balance_is_that_of_the_micro_batchs_size),
         cmocka_unit_test(a_balance_is_that_of_the_stages_shares),
+        cmocka_unit_test(a_slow_link_carries_few_values),
         cmocka_unit_test(a_balance_of_other_sum_is_refused),
         cmocka_unit_test(more_stages_than_layers_are_refused),
         cmocka_unit_test(a_device_that_this_build_lacks_is_refused),

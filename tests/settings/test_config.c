@@ -376,6 +376,18 @@ static bool checkpoints_equal(const gp_pipeline_config *a, const gp_pipeline_con
     return true;
 }
 
+static bool links_equal(const gp_pipeline_config *a, const gp_pipeline_config *b) {
+    if (a->links_given != b->links_given || a->links.processes != b->links.processes ||
+        a->links.per_host != b->links.per_host)
+        return false;
+    for (int k = 0; k < GP_LINK_KINDS; k++) {
+        const gp_link_config *x = &a->links.of[k], *y = &b->links.of[k];
+        if (x->given != y->given || x->shared != y->shared || x->latency != y->latency || x->bandwidth != y->bandwidth)
+            return false;
+    }
+    return true;
+}
+
 static bool pipelines_equal(const gp_pipeline_config *a, const gp_pipeline_config *b) {
     if (a->device_count != b->device_count || a->layers_count != b->layers_count) return false;
     for (int i = 0; i < a->device_count; i++) {
@@ -387,7 +399,7 @@ static bool pipelines_equal(const gp_pipeline_config *a, const gp_pipeline_confi
         if (a->layers[i] != b->layers[i]) return false;
     return a->balance == b->balance && a->micro_batches == b->micro_batches && a->schedule.kind == b->schedule.kind &&
            a->schedule.chunks == b->schedule.chunks && texts_equal(a->schedule.file, b->schedule.file) &&
-           a->stages == b->stages && checkpoints_equal(a, b) && a->lockstep == b->lockstep;
+           a->stages == b->stages && checkpoints_equal(a, b) && a->lockstep == b->lockstep && links_equal(a, b);
 }
 
 static bool times_equal(gp_time a, gp_time b) {
@@ -491,6 +503,13 @@ static void repeats_what_it_resolved(void **state) {
                                          "train.save_every=1e-20 minutes"};
     static const char *const multistep[] = {"optimizer={adamw: 3, lr_schedule: {multistep: [1, 2, 30]}, clip_norm: .1}",
                                             "train.save_every=5 epochs", "train.keep=1", "train.precision=tf32"};
+    static const char *const linked[] = {
+        "pipeline.links={processes: 12, processes_per_host: 4, process: {latency: 0.3 us, bandwidth: 1.1GiB/s, shared: "
+        "true}, host: {latency: 2.5ms, bandwidth: 3 KB/s}, network: {latency: 1 s, bandwidth: 1.7 Gbit/s, shared: "
+        "false}}"};
+    static const char *const network[] = {"pipeline.links={network: {latency: 1e-3 us, bandwidth: 5 B/s}}"};
+    assert_repeats(SMALL, linked, 1);
+    assert_repeats(SMALL, network, 1);
     assert_repeats(SMALL, NULL, 0);
     assert_repeats(full, NULL, 0);
     assert_repeats(adamw, NULL, 0);
@@ -506,6 +525,29 @@ static void repeats_what_it_resolved(void **state) {
     assert_repeats(SMALL, many, 1);
     assert_repeats(SMALL, mixed, 1);
     assert_repeats(MODEL "data: {eval: {tensors: a}, batch: 1}\noptimizer: {sgd: 0}\ntrain: {steps: 0}\n", NULL, 0);
+}
+
+static void expect_link(const gp_link_config *its, double latency, double bandwidth, bool shared) {
+    assert_true(its->given && its->shared == shared);
+    assert_true(its->latency == latency && its->bandwidth == bandwidth);
+}
+
+static void reads_links_with_their_units(void **state) {
+    (void)state;
+    static const char *const sets[] = {"pipeline.links={process: {latency: 0 us, bandwidth: 2 GiB/s}, host: {latency: "
+                                       "1.5ms, bandwidth: 3MB/s, shared: true}, network: {latency: 2 s, bandwidth: 1 "
+                                       "Gbit/s}}"};
+    gp_config *c = load(SMALL, NULL, 0);
+    assert_false(c->pipeline.links_given);
+    gp_config_destroy(&c);
+    c = load(SMALL, sets, 1);
+    assert_true(c->pipeline.links_given);
+    assert_int_equal(c->pipeline.links.processes, 1);
+    assert_int_equal(c->pipeline.links.per_host, 1);
+    expect_link(&c->pipeline.links.of[GP_LINK_PROCESS], 0, 0x1p31, false);
+    expect_link(&c->pipeline.links.of[GP_LINK_HOST], 1500, 3e6, true);
+    expect_link(&c->pipeline.links.of[GP_LINK_NETWORK], 2e6, 1.25e8, true);
+    gp_config_destroy(&c);
 }
 
 static void writes_the_resolved_configuration(void **state) {
@@ -741,6 +783,7 @@ int main(void) {
         cmocka_unit_test(counts_equal_devices),
         cmocka_unit_test(finds_its_folder),
         cmocka_unit_test(repeats_what_it_resolved),
+        cmocka_unit_test(reads_links_with_their_units),
         cmocka_unit_test(writes_the_resolved_configuration),
         cmocka_unit_test(writes_a_thousand_devices_as_one_entry),
         cmocka_unit_test(refuses_a_balance_for_other_stages),

@@ -1,4 +1,4 @@
-#include "schedule/program_index.h"
+#include "plan/program_index.h"
 
 #include <stdlib.h>
 

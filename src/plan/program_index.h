@@ -1,8 +1,8 @@
 /* Where copies, collectives and barriers stand in the programs of a mini-batch: found once, then looked up by event.
  *
  * Plain data, owned by its creator; read-only after it is made, any thread. */
-#ifndef GP_SCHEDULE_PROGRAM_INDEX_H
-#define GP_SCHEDULE_PROGRAM_INDEX_H
+#ifndef GP_PLAN_PROGRAM_INDEX_H
+#define GP_PLAN_PROGRAM_INDEX_H
 
 #include <stddef.h>
 

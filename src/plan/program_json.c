@@ -1,4 +1,4 @@
-#include "schedule/program_json.h"
+#include "plan/program_json.h"
 
 #include <inttypes.h>
 #include <stdint.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "schedule/program_index.h"
+#include "plan/program_index.h"
 
 typedef struct writer {
     const gp_program_json *its;

@@ -3,8 +3,8 @@
  * Written instruction by instruction to a stream of the caller, so that a long program takes no memory as text. What
  * each instruction waits for is written as the instructions that end these waits. Borrows all for the call; one thread
  * per stream. */
-#ifndef GP_SCHEDULE_PROGRAM_JSON_H
-#define GP_SCHEDULE_PROGRAM_JSON_H
+#ifndef GP_PLAN_PROGRAM_JSON_H
+#define GP_PLAN_PROGRAM_JSON_H
 
 #include <stdio.h>
 

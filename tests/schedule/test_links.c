@@ -1,0 +1,184 @@
+/* Plays with links between workers, by hand. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "schedule/links.h"
+#include "schedule/play.h"
+#include "schedule/toy_graph.h"
+
+/* Seconds and bytes are small numbers of halves, so that sums are exact. A forward takes 1, a backward 2. */
+typedef struct sizes {
+    const gp_stages *stages;
+    double copied;   /* seconds, by a thread */
+    double edge;     /* bytes */
+    double gradient; /* of replicas; other parts of collectives have none */
+} sizes;
+
+static double duration(const void *context, int worker, size_t pc, const gp_instr *instr) {
+    (void)worker;
+    (void)pc;
+    switch (instr->op) {
+    case GP_INSTR_FORWARD: return 1;
+    case GP_INSTR_BACKWARD: return 2;
+    case GP_INSTR_RECV: return ((const sizes *)context)->copied;
+    default: return 0;
+    }
+}
+
+static bool part(const void *context, const gp_instr *instr, int i, int *from, double *bytes) {
+    const sizes *its = context;
+    *bytes = its->edge;
+    *from = instr->stage;
+    if (instr->op == GP_INSTR_SEND) return i == 0;
+    const gp_collective *collective = &its->stages->collectives[instr->collective];
+    const gp_indices *members = &collective->contributors;
+    for (size_t m = 0; m < members->count; m++) {
+        if (members->items[m] == instr->stage || i-- > 0) continue;
+        *from = members->items[m];
+        *bytes = collective->part == GP_PART_GRADIENTS ? its->gradient : 0;
+        return true;
+    }
+    return false;
+}
+
+/* Each worker is a process, `hosts` of as many workers each; one byte per second, half a second of latency between
+ * hosts. */
+static gp_links *make_links(int workers, int hosts, bool shared) {
+    gp_links *links = NULL;
+    gp_error err = {0};
+    assert_int_equal(gp_links_create(workers, &links, &err), GP_OK);
+    links->processes = workers;
+    links->hosts = hosts;
+    for (int w = 0; w < workers; w++) {
+        links->process[w] = w;
+        links->host[w] = w * hosts / workers;
+    }
+    links->of[GP_LINK_NETWORK] = (gp_link){true, shared, 0.5, 1};
+    return links;
+}
+
+static double play(const toy *t, toy_run run, sizes its, const gp_links *links) {
+    gp_programs *programs = toy_programs(t, run);
+    gp_waits *waits = NULL;
+    gp_play *played = NULL;
+    gp_error err = {0};
+    its.stages = t->stages;
+    assert_int_equal(gp_waits_create(t->stages, programs, true, &waits, &err), GP_OK);
+    const gp_play_request request = {.stages = t->stages,
+                                     .programs = programs,
+                                     .waits = waits,
+                                     .duration = duration,
+                                     .context = &its,
+                                     .links = links,
+                                     .part = part};
+    if (gp_play_run(&request, &played, &err) != GP_OK) fail_msg("%s", err.text);
+    double length = played->length;
+    gp_play_destroy(&played);
+    gp_waits_destroy(&waits);
+    gp_programs_destroy(&programs);
+    return length;
+}
+
+static double play_chain(double edge, bool shared) {
+    toy t;
+    toy_init_chain(&t, 2, false);
+    gp_links *links = make_links(2, 2, shared);
+    double length = play(&t, (toy_run){2, GP_CHECKPOINT_NEVER, false, true}, (sizes){.edge = edge}, links);
+    gp_links_destroy(&links);
+    toy_fini(&t);
+    return length;
+}
+
+/* Of one byte: F0 F1 of stage 0 end at 1 and 2 and arrive at 2.5 and 3.5; stage 1 ends B1 at 6.5 and B0 at 8.5, which
+ * arrive at 8 and 10; stage 0 ends at 12. Of two bytes: arrivals at 3.5, 4.5, 10 and 12. On a shared link the second
+ * activation waits until 3 and arrives at 5.5; B1 and B0 end at 8.5 and 10.5, and arrive at 11 and 13. */
+static void messages_arrive_beside_computations(void **state) {
+    (void)state;
+    assert_true(play_chain(1, false) == 12);
+    assert_true(play_chain(2, false) == 14);
+    assert_true(play_chain(2, true) == 15);
+}
+
+static double play_replicas(bool training, sizes its, const gp_links *links, int stages) {
+    static const int64_t layers[] = {1, 1};
+    static const int replicas[] = {2, 2};
+    toy t;
+    toy_init_replicated(&t, layers, replicas, false, stages, NULL, 0);
+    double length = play(&t, (toy_run){1, GP_CHECKPOINT_NEVER, false, training}, its, links);
+    toy_fini(&t);
+    return length;
+}
+
+/* Two workers of a host send at 1: the second message leaves the host at 3. */
+static void workers_of_a_host_share_its_network(void **state) {
+    (void)state;
+    for (int shared = 0; shared < 2; shared++) {
+        gp_links *links = make_links(4, 2, shared);
+        assert_true(play_replicas(false, (sizes){.edge = 2}, links, 2) == (shared ? 6.5 : 4.5));
+        gp_links_destroy(&links);
+    }
+}
+
+/* Threads of a process copy from 1 on, for 2 seconds each: at the same time, or on a shared link one after another. */
+static void threads_share_a_process(void **state) {
+    (void)state;
+    gp_links *links = make_links(4, 1, false);
+    links->processes = 1;
+    memset(links->process, 0, 4 * sizeof *links->process);
+    links->of[GP_LINK_PROCESS] = (gp_link){true, false, 0, 1};
+    assert_true(play_replicas(false, (sizes){.copied = 2}, links, 2) == 4);
+    links->of[GP_LINK_PROCESS].shared = true;
+    assert_true(play_replicas(false, (sizes){.copied = 2}, links, 2) == 6);
+    gp_links_destroy(&links);
+}
+
+/* Replica 0 has the losses at 1.5 and ends its backward at 3.5, replica 1 at 3. Statistics, without bytes: it has them
+ * at 4, replica 0 at 3.5. Shards of 3 bytes, posted then, are there at 7 and 7.5, and the sums at 10.5 and 11. */
+static void parts_of_collectives_are_messages(void **state) {
+    (void)state;
+    for (int shared = 0; shared < 2; shared++) {
+        gp_links *links = make_links(2, 2, shared);
+        assert_true(play_replicas(true, (sizes){.gradient = 3}, links, 1) == 11);
+        gp_links_destroy(&links);
+    }
+}
+
+static void lanes_belong_to_hosts_and_processes(void **state) {
+    (void)state;
+    gp_links *links = make_links(6, 3, true);
+    char text[GP_LANE_TEXT];
+    int lane[2];
+    assert_int_equal(gp_links_kind(links, 0, 1), GP_LINK_HOST);
+    assert_int_equal(gp_links_kind(links, 1, 2), GP_LINK_NETWORK);
+    gp_links_find_lanes(links, 0, 5, lane);
+    assert_string_equal(gp_links_lane_text(links, lane[0], text), "from host 0");
+    assert_string_equal(gp_links_lane_text(links, lane[1], text), "to host 2");
+    gp_links_find_lanes(links, 0, 1, lane);
+    assert_true(lane[0] == -1 && lane[1] == -1);
+    links->of[GP_LINK_HOST] = (gp_link){true, true, 0, 1};
+    gp_links_find_lanes(links, 3, 2, lane);
+    assert_string_equal(gp_links_lane_text(links, lane[0], text), "host 1");
+    assert_true(lane[1] == -1);
+    links->process[1] = 0;
+    links->of[GP_LINK_PROCESS] = (gp_link){true, true, 0, 1};
+    gp_links_find_lanes(links, 0, 1, lane);
+    assert_string_equal(gp_links_lane_text(links, lane[0], text), "process 0");
+    assert_true(lane[0] < gp_links_lanes(links));
+    gp_links_destroy(&links);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages_arrive_beside_computations),
+        cmocka_unit_test(workers_of_a_host_share_its_network),
+        cmocka_unit_test(threads_share_a_process),
+        cmocka_unit_test(parts_of_collectives_are_messages),
+        cmocka_unit_test(lanes_belong_to_hosts_and_processes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
