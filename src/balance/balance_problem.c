@@ -97,16 +97,30 @@ static gp_status fill_kinds(gp_balance_problem *problem, const kind_list *kinds,
     return GP_OK;
 }
 
-/* Of the replicas of a worker, that with the least; 0: no limit is known. */
-static int64_t least_room(const gp_plan_request *plan, int worker) {
+/* Of the replicas of a worker of the schedule, that with the least: which one; 0: no limit is known. */
+static int64_t least_room(const gp_plan_request *plan, int worker, int *which) {
     int end = gp_plan_request_worker(plan, worker + 1);
     int64_t least = 0;
-    for (int w = gp_plan_request_worker(plan, worker); w < end; w++) {
+    *which = gp_plan_request_worker(plan, worker);
+    for (int w = *which; w < end; w++) {
         size_t room = gp_device_room(&plan->devices[w]);
         int64_t memory = room > INT64_MAX ? INT64_MAX : (int64_t)room;
-        if (memory > 0 && (least == 0 || memory < least)) least = memory;
+        if (memory == 0 || (least > 0 && memory >= least)) continue;
+        least = memory;
+        *which = w;
     }
     return least;
+}
+
+/* Workers count replicas, the devices of the list do not. */
+static void name_worker(const gp_plan_request *plan, int device, int worker, char *out, size_t bytes) {
+    int first = gp_plan_request_worker(plan, device);
+    if (gp_plan_request_worker(plan, device + 1) > first + 1)
+        snprintf(out, bytes, "worker %d (replica %d of device %d)", worker, worker - first, device);
+    else if (worker != device)
+        snprintf(out, bytes, "worker %d (device %d)", worker, device);
+    else
+        snprintf(out, bytes, "worker %d", worker);
 }
 
 static gp_status list_workers(gp_balance_problem *problem, const gp_balance_request *request, int workers,
@@ -119,10 +133,10 @@ static gp_status list_workers(gp_balance_problem *problem, const gp_balance_requ
     GP_RETURN_IF_FAILED(GP_NEW(&kinds.items, workers + stages, err));
     kinds.workers = problem->kind_workers;
     for (int w = 0; w < workers; w++) {
-        int first = gp_plan_request_worker(&request->plan, w);
-        int64_t memory = least_room(&request->plan, w);
+        int first = gp_plan_request_worker(&request->plan, w), least;
+        int64_t memory = least_room(&request->plan, w, &least);
         problem->workers[w] = (gp_cut_worker){.kind = add_kind(&kinds, &request->devices[first], w), .memory = memory};
-        snprintf(problem->workers[w].name, sizeof problem->workers[w].name, "worker %d", w);
+        name_worker(&request->plan, w, least, problem->workers[w].name, sizeof problem->workers[w].name);
     }
     for (int s = 0; s < stages && request->stage_layers; s++) {
         gp_balance_device device = request->devices[gp_plan_request_worker(&request->plan, problem->stages[s].worker)];

@@ -41,7 +41,7 @@ typedef struct gp_cut_kind {
 typedef struct gp_cut_worker {
     int kind;
     int64_t memory; /* bytes that its stages may take together; 0: no limit */
-    char name[32];  /* for messages */
+    char name[48];  /* for messages */
 } gp_cut_worker;
 
 /* A stage's worker, and how many micro-batches it has alive at once under its schedule and checkpoint mode. */
