@@ -132,6 +132,19 @@ static void finish(const shadow *s, worker_shadow *w, gp_frame frame) {
     end_life(s, w, instr->stage, frame, its);
 }
 
+/* Replicas copy whole shards, with what lies between gradients and between masters. */
+static void own_padding(const gp_plan *plan, worker_shadow *w, const gp_stage_plan *stage) {
+    if (plan->stages->stage[stage->stage].replicas == 1) return;
+    for (int p = 0; p < stage->param_count; p++) {
+        const gp_param_plan *param = &stage->params[p];
+        size_t grad = gp_align_up(param->grad_bytes, GP_ALIGNMENT) - param->grad_bytes;
+        size_t master = gp_align_up(param->stored, GP_ALIGNMENT) - param->stored;
+        if (!param->trained) continue;
+        shadow_set_owner(w, stage->base + param->grad + param->grad_bytes, grad, MINI_BATCH);
+        shadow_set_owner(w, stage->base + param->master + param->stored, master, KEPT);
+    }
+}
+
 static void begin_program(const shadow *s, worker_shadow *w) {
     const gp_plan *plan = plan_of(s);
     const gp_mini_plan *mini = &plan->minis[w->site.mini];
@@ -143,12 +156,13 @@ static void begin_program(const shadow *s, worker_shadow *w) {
         const gp_stage_plan *stage = &plan->stage[i];
         if (stage->worker != w->site.worker) continue;
         shadow_set_owner(w, stage->base + stage->scalars, sizeof(gp_step_scalars), MINI_BATCH);
+        own_padding(plan, w, stage);
         for (int p = 0; p < stage->param_count; p++) {
             const gp_param_plan *param = &stage->params[p];
             shadow_set_owner(w, stage->base + param->master, param->stored, KEPT);
             shadow_set_owner(w, stage->base + param->copy.offset, param->copy.bytes, KEPT);
             for (int n = 0; n < plan->update.states && param->trained; n++)
-                shadow_set_owner(w, stage->base + param->state[n], param->stored, KEPT);
+                shadow_set_owner(w, stage->base + param->state[n], (size_t)param->own.count, KEPT);
         }
     }
     for (size_t pc = 0; pc < program->count; pc++) {

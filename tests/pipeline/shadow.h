@@ -7,7 +7,8 @@
  * byte is nobody's again follows from the program by rules of the shadow's own, not the planner's:
  *   a stash ends with its micro-batch's backward (in evaluation: forward), a saved slot with its backward, an outbox
  * and a gradient slot when the last of what is sent from it was pulled; transients with the instruction; gradients of
- *   parameters, statistics and scalars with the mini-batch. What enters backward as a gradient ends with it.
+ *   parameters, statistics and scalars with the mini-batch, and so what replicas copy of one another; a term that an
+ *   empty share would have is never written. What enters backward as a gradient ends with it.
  *
  * A worker's part is its thread's alone; but for the flags that say what was pulled, which are atomic. */
 #ifndef GP_TESTS_PIPELINE_SHADOW_H

@@ -116,7 +116,7 @@ gp_status shadow_after_call(void *context, const wrapper_call *call, gp_error *e
     if (!shadow_mine) return GP_OK;
     if (call->kind == WRAPPER_RUN) return after_op(shadow_mine, call, err);
     const gp_instr *instr = shadow_mine->site.instr;
-    if (call->kind == WRAPPER_PULL)
+    if (call->kind == WRAPPER_PULL && instr->op == GP_INSTR_RECV)
         atomic_store(&shadow_current->pulled[(size_t)instr->edge * (size_t)shadow_current->pieces + instr->micro], 1);
     return GP_OK;
 }

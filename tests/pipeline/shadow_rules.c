@@ -52,45 +52,109 @@ static bool within(size_t offset, size_t bytes, size_t first, size_t length) {
     return offset >= first && offset + bytes <= first + length;
 }
 
-/* What the fixed part of a stage is to an instruction: false where the stretch belongs to nothing. */
-static bool find_part(const gp_plan *plan, const gp_stage_plan *stage, int pieces, const gp_instr *instr, size_t offset,
-                      size_t bytes, part *out) {
-    bool posts = instr->op == GP_INSTR_POST, collects = instr->op == GP_INSTR_COLLECT;
-    bool squares_go = (posts || collects) && plan->stages->collectives[instr->collective].part == GP_PART_SQUARES;
-    bool step = instr->op == GP_INSTR_STEP, clip = instr->op == GP_INSTR_CLIP, norm = instr->op == GP_INSTR_NORM;
-    bool updates = step || (stage->consumes && instr->op == GP_INSTR_BACKWARD);
-    bool total = instr->op == GP_INSTR_FORWARD && instr->flags & GP_INSTR_LAST;
-    size_t at = offset - stage->base;
-    if (within(at, bytes, stage->scalars, sizeof(gp_step_scalars))) {
-        *out = (part){.owner = MINI_BATCH, .writable = total || clip || (collects && !squares_go), .readable = true};
-        return true;
-    }
-    bool last = stage->stage == plan->stages->count - 1;
-    size_t squares = stage->square_count + (last ? stage->squares_before : 0);
-    size_t own_square = last ? stage->squares_before : 0;
-    if (plan->stages->norms && bytes > 0 && within(at, bytes, stage->squares, squares * sizeof(double))) {
-        bool own =
-            within(at, bytes, stage->squares + own_square * sizeof(double), stage->square_count * sizeof(double));
-        bool others = within(at, bytes, stage->squares, own_square * sizeof(double));
-        *out = (part){.owner = MINI_BATCH,
-                      .writable = own ? norm : others && collects && squares_go,
-                      .readable = clip || (own && posts && squares_go)};
-        return true;
-    }
+/* Whether the instruction posts or collects parts of that kind. */
+static bool carries(const gp_plan *plan, const gp_instr *instr, gp_instr_op op, gp_part_kind kind) {
+    return instr->op == op && plan->stages->collectives[instr->collective].part == kind;
+}
+
+static bool posts(const gp_plan *plan, const gp_instr *instr, gp_part_kind kind) {
+    return carries(plan, instr, GP_INSTR_POST, kind);
+}
+
+static bool collects(const gp_plan *plan, const gp_instr *instr, gp_part_kind kind) {
+    return carries(plan, instr, GP_INSTR_COLLECT, kind);
+}
+
+static bool finds_total(const gp_instr *instr) {
+    return instr->op == GP_INSTR_TOTAL || (instr->op == GP_INSTR_FORWARD && instr->flags & GP_INSTR_LAST);
+}
+
+static bool find_squares(const gp_plan *plan, const gp_stage_plan *stage, const gp_instr *instr, size_t at,
+                         size_t bytes, part *out) {
+    bool last = stage->stage == gp_stages_root(plan->stages), norm = instr->op == GP_INSTR_NORM;
+    size_t others = last ? stage->squares_before * sizeof(double) : 0, own = stage->square_count * sizeof(double);
+    if (!plan->stages->norms || bytes == 0 || !within(at, bytes, stage->squares, others + own)) return false;
+    bool its = within(at, bytes, stage->squares + others, own), before = within(at, bytes, stage->squares, others);
+    *out = (part){.owner = MINI_BATCH,
+                  .writable = its ? norm : before && collects(plan, instr, GP_PART_SQUARES),
+                  .readable = instr->op == GP_INSTR_CLIP || (its && posts(plan, instr, GP_PART_SQUARES))};
+    return true;
+}
+
+/* A replica's own of this micro-batch, or what others have found. */
+static bool find_stats(const gp_plan *plan, const gp_stage_plan *stage, int pieces, const gp_instr *instr, size_t at,
+                       size_t bytes, part *out) {
+    size_t replica = (size_t)plan->stages->stage[stage->stage].replica;
+    bool computes = gp_instr_computes(instr) && gp_instr_has_micro(instr);
     for (size_t i = 0; i < stage->stats_count; i++) {
         const gp_stats_plan *stats = &stage->stats[i];
-        if (!within(at, bytes, stats->offset, stats->bytes * (size_t)pieces)) continue;
-        bool own = within(at, bytes, stats->offset + stats->bytes * instr->micro, stats->bytes);
-        *out = (part){
-            .owner = MINI_BATCH, .writable = own && instr->op == GP_INSTR_FORWARD, .readable = own || total || step};
+        if (!within(at, bytes, stats->offset, stats->stride * (size_t)pieces)) continue;
+        gp_part_kind kind = stats->node == plan->graph->node_count - 1 ? GP_PART_LOSSES : GP_PART_STATISTICS;
+        size_t in_micro = (at - stats->offset) % stats->stride, micro = (at - stats->offset) / stats->stride;
+        bool own = within(in_micro, bytes, stats->merged ? replica * stats->bytes : 0, stats->bytes);
+        bool mine = own && computes && micro == instr->micro;
+        bool ends = finds_total(instr) || instr->op == GP_INSTR_STEP;
+        *out = (part){.owner = MINI_BATCH,
+                      .writable = (mine && instr->op == GP_INSTR_FORWARD) || (!own && collects(plan, instr, kind)),
+                      .readable = mine || ends || (own && posts(plan, instr, kind))};
         return true;
     }
+    return false;
+}
+
+/* Of replicas: gradients with what lies between them, the others' parts of a shard, and the sums of blocks of squares.
+ */
+static bool find_shard(const gp_plan *plan, const gp_stage_plan *stage, const gp_instr *instr, size_t at, size_t bytes,
+                       part *out) {
+    const gp_stage *its = &plan->stages->stage[stage->stage];
+    size_t parts = (size_t)gp_stage_plan_shard(stage, plan->stages, its->replica).count * (size_t)(its->replicas - 1);
+    bool reduces = instr->op == GP_INSTR_REDUCE, norm = instr->op == GP_INSTR_NORM;
+    bool updates = instr->op == GP_INSTR_STEP || instr->op == GP_INSTR_UPDATE;
+    bool collected = collects(plan, instr, GP_PART_GRADIENTS);
+    *out = (part){.owner = MINI_BATCH};
+    if (its->replicas == 1) return false;
+    if (within(at, bytes, stage->grads, stage->grads_bytes)) {
+        bool scatters = collected && plan->stages->collectives[instr->collective].kind == GP_COLLECTIVE_SCATTER;
+        out->writable = gp_instr_is_backward(instr) || reduces || (collected && !scatters);
+        out->readable =
+            gp_instr_is_backward(instr) || reduces || norm || updates || posts(plan, instr, GP_PART_GRADIENTS);
+        return true;
+    }
+    if (within(at, bytes, stage->parts, parts)) {
+        out->writable = reduces || collected;
+        out->readable = reduces;
+        return true;
+    }
+    if (!within(at, bytes, stage->blocks, stage->block_count * sizeof(double)) || bytes == 0) return false;
+    out->writable = reduces || collects(plan, instr, GP_PART_BLOCKS);
+    out->readable = norm || posts(plan, instr, GP_PART_BLOCKS);
+    return true;
+}
+
+/* Masters of replicas that share out the updates: of several parameters at once. */
+static bool find_masters(const gp_plan *plan, const gp_stage_plan *stage, const gp_instr *instr, size_t at,
+                         size_t bytes, part *out) {
+    bool collected = collects(plan, instr, GP_PART_PARAMETERS), posted = posts(plan, instr, GP_PART_PARAMETERS);
+    if (!collected && !posted) return false;
+    *out = (part){.owner = KEPT, .writable = collected, .readable = posted};
+    for (int r = 0; r < plan->stages->stage[stage->stage].replicas; r++) {
+        gp_share its = gp_stage_plan_masters(stage, r);
+        bool own = r == plan->stages->stage[stage->stage].replica;
+        if (own == posted && within(at, bytes, (size_t)its.first, (size_t)its.count)) return true;
+    }
+    return false;
+}
+
+static bool find_param(const gp_plan *plan, const gp_stage_plan *stage, const gp_instr *instr, size_t at, size_t bytes,
+                       part *out) {
+    bool step = instr->op == GP_INSTR_STEP || instr->op == GP_INSTR_UPDATE, norm = instr->op == GP_INSTR_NORM;
+    bool updates = step || (stage->consumes && instr->op == GP_INSTR_BACKWARD);
     for (int p = 0; p < stage->param_count; p++) {
         const gp_param_plan *param = &stage->params[p];
         bool kept = within(at, bytes, param->master, param->stored);
         kept = kept || within(at, bytes, param->copy.offset, param->copy.bytes);
         for (int i = 0; i < plan->update.states && param->trained; i++)
-            kept = kept || within(at, bytes, param->state[i], param->stored);
+            kept = kept || within(at, bytes, param->state[i], (size_t)param->own.count);
         bool grad = within(at, bytes, param->grad, param->grad_bytes);
         if (!kept && !grad) continue;
         *out = (part){.owner = kept ? KEPT : MINI_BATCH,
@@ -99,6 +163,20 @@ static bool find_part(const gp_plan *plan, const gp_stage_plan *stage, int piece
         return true;
     }
     return false;
+}
+
+/* What the fixed part of a stage is to an instruction: false where the stretch belongs to nothing. */
+static bool find_part(const gp_plan *plan, const gp_stage_plan *stage, int pieces, const gp_instr *instr, size_t offset,
+                      size_t bytes, part *out) {
+    size_t at = offset - stage->base;
+    if (within(at, bytes, stage->scalars, sizeof(gp_step_scalars))) {
+        bool found = finds_total(instr) || instr->op == GP_INSTR_CLIP || collects(plan, instr, GP_PART_SCALARS);
+        *out = (part){.owner = MINI_BATCH, .writable = found, .readable = true};
+        return true;
+    }
+    return find_squares(plan, stage, instr, at, bytes, out) || find_stats(plan, stage, pieces, instr, at, bytes, out) ||
+           find_shard(plan, stage, instr, at, bytes, out) || find_masters(plan, stage, instr, at, bytes, out) ||
+           find_param(plan, stage, instr, at, bytes, out);
 }
 
 /* Whether others pull bytes of the stretch from the micro-batch's saved slot: they may still do so in its backward. */

@@ -22,19 +22,28 @@ typedef struct cut {
     const char *model;
     int stages;
     int64_t layers[MAX_STAGES];
+    int replicas[MAX_STAGES]; /* 0: no stage has replicas */
 } cut;
 
 static const cut cuts[] = {
-    {network_skips, 3, {2, 6, 9}},      {network_skips, 1, {17}},       {network_skips, 5, {2, 3, 4, 4, 4}},
-    {network_pictures, 2, {7, 9}},      {network_pictures, 2, {5, 11}}, {network_vectors, 1, {9}},
-    {network_vectors, 4, {1, 2, 4, 2}},
+    {network_skips, 3, {2, 6, 9}, {0}},       {network_skips, 1, {17}, {0}},
+    {network_skips, 5, {2, 3, 4, 4, 4}, {0}}, {network_pictures, 2, {7, 9}, {0}},
+    {network_pictures, 2, {5, 11}, {0}},      {network_vectors, 1, {9}, {0}},
+    {network_vectors, 4, {1, 2, 4, 2}, {0}},
 };
 enum { CUTS = sizeof cuts / sizeof *cuts };
+
+/* Micro-batches of 3, 2 and 1 samples: some shares are empty. */
+static const cut replicated[] = {
+    {network_skips, 2, {6, 11}, {2, 2}},  {network_vectors, 3, {2, 3, 4}, {1, 4, 2}}, {network_skips, 1, {17}, {4}},
+    {network_vectors, 2, {4, 5}, {3, 1}}, {network_pictures, 1, {16}, {2}},
+};
 
 static harness_options options_of(const cut *its, const gp_device_kind *kind, gp_checkpoint_mode mode, bool lockstep) {
     return (harness_options){.model = its->model,
                              .layers = its->layers,
                              .stages = its->stages,
+                             .replicas = its->replicas[0] ? its->replicas : NULL,
                              .kind = kind,
                              .checkpoint = mode,
                              /* Every third output is kept where there is no lockstep. */
@@ -43,9 +52,7 @@ static harness_options options_of(const cut *its, const gp_device_kind *kind, gp
                              .micro_batches = 4,
                              .batch = BATCH,
                              .last = LAST,
-                             .evaluation = EVALUATED,
-                             .norms = (its - cuts) % 2 == 0,
-                             .clip_norm = (its - cuts) % 4 == 0 ? 0.5 : 0};
+                             .evaluation = EVALUATED};
 }
 
 /* Two steps, an evaluation, a smaller step, a step, an evaluation: all that is kept, and every loss, as a hash. */
@@ -90,10 +97,17 @@ static uint64_t train_watched(const harness_options *options, unsigned char patt
     return hash;
 }
 
+/* Some of the cuts find norms, and some of these clip. */
+static void ask_for_norms(harness_options *options, int number) {
+    options->norms = number % 2 == 0;
+    options->clip_norm = number % 4 == 0 ? 0.5 : 0;
+}
+
 /* Two patterns: as floating-point numbers one is NaN, the other is small and harmless. */
 static void check(const cut *its, const gp_device_kind *kind, gp_checkpoint_mode mode, bool lockstep, int threads) {
     harness_options options = options_of(its, kind, mode, lockstep);
     options.threads = threads;
+    ask_for_norms(&options, (int)(its - cuts));
     uint64_t hash = train_watched(&options, 0xFF);
     assert_true(train_watched(&options, 0x21) == hash);
     assert_true(train_plainly(&options) == hash);
@@ -115,6 +129,22 @@ static void test_cpu(void **state) {
     check_kind(&gp_cpu_kind);
 }
 
+static void test_replicas(void **state) {
+    (void)state;
+    const gp_device_kind *kinds[] = {&gp_ref_kind, &gp_cpu_kind};
+    for (size_t c = 0; c < sizeof replicated / sizeof *replicated; c++)
+        for (int way = 0; way < 6; way++) {
+            harness_options options =
+                options_of(&replicated[c], kinds[way % 2], (gp_checkpoint_mode)(way % 3), way > 3);
+            options.norms = way % 2 == 0;
+            options.clip_norm = way == 2 ? 0.5 : 0;
+            options.shard_optimizer = way > 2;
+            uint64_t hash = train_watched(&options, 0xFF);
+            assert_true(train_watched(&options, 0x21) == hash);
+            assert_true(train_plainly(&options) == hash);
+        }
+}
+
 static void test_cpu_of_two_threads(void **state) {
     (void)state;
     if (TEST_WATCHES_THREADS) skip();
@@ -126,7 +156,8 @@ static void test_cpu_of_two_threads(void **state) {
 static void test_updates_in_the_backward(void **state) {
     (void)state;
     const gp_device_kind *kinds[] = {&gp_ref_kind, &gp_cpu_kind};
-    const cut whole[] = {{network_skips, 1, {17}}, {network_pictures, 1, {16}}, {network_vectors, 1, {9}}};
+    const cut whole[] = {
+        {network_skips, 1, {17}, {0}}, {network_pictures, 1, {16}, {0}}, {network_vectors, 1, {9}, {0}}};
     for (int k = 0; k < 2; k++)
         for (size_t c = 0; c < sizeof whole / sizeof *whole; c++)
             for (int mode = GP_CHECKPOINT_NEVER; mode <= GP_CHECKPOINT_ALWAYS; mode += 2) {
@@ -182,6 +213,7 @@ static void test_all_is_used(void **state) {
                 harness h;
                 harness_options options = options_of(&cuts[c], kinds[k], (gp_checkpoint_mode)mode, true);
                 options.batch = options.evaluation = 12;
+                ask_for_norms(&options, c);
                 harness_plan(&h, &options);
                 for (int w = 0; w < h.plan->workers; w++) check_use(h.plan, w);
                 harness_end(&h);
@@ -194,6 +226,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ref),
         cmocka_unit_test(test_cpu),
+        cmocka_unit_test(test_replicas),
         cmocka_unit_test(test_cpu_of_two_threads),
         cmocka_unit_test(test_updates_in_the_backward),
         cmocka_unit_test(test_all_is_used),

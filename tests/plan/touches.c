@@ -9,10 +9,31 @@ static gp_status touch(arena_touches *out, size_t offset, size_t bytes, bool wri
     return GP_OK;
 }
 
+/* Whether the op reads that piece of an operand: empty shares have none. */
+static bool has_piece(const gp_op_desc *desc, int operand, int64_t piece) {
+    int64_t pieces = desc->operand[operand].dim[0];
+    if (desc->kind == GP_OP_LOSS_TOTAL) return gp_loss_total_has(&desc->attributes.loss_total, pieces, piece);
+    return gp_norm_rows(&desc->attributes.norm, pieces, piece) > 0;
+}
+
+/* What replicas have found, piece by piece. */
+static gp_status touch_pieces(arena_touches *out, size_t offset, const gp_op_desc *desc, int operand, gp_error *err) {
+    const gp_tensor *tensor = &desc->operand[operand];
+    size_t bytes = (size_t)tensor->stride[0] * gp_dtype_size(tensor->dtype);
+    for (int64_t piece = 0; piece < tensor->dim[0]; piece++)
+        if (has_piece(desc, operand, piece))
+            GP_RETURN_IF_FAILED(touch(out, offset + (size_t)piece * bytes, bytes, false, err));
+    return GP_OK;
+}
+
 /* Where an operand is a slice, its rows one by one: what lies between them is another's. */
 static gp_status touch_operand(arena_touches *out, size_t offset, const gp_prepared *prepared, int operand, bool write,
                                gp_error *err) {
     const gp_tensor *tensor = &prepared->desc.operand[operand];
+    gp_op_kind kind = prepared->desc.kind;
+    if ((kind == GP_OP_LOSS_TOTAL && operand == GP_LOSS_TOTAL_PARTIAL) ||
+        (kind == GP_OP_NORM_COMMIT && operand == GP_NORM_COMMIT_STATS))
+        return touch_pieces(out, offset, &prepared->desc, operand, err);
     if (tensor->format != GP_FORMAT_PLAIN || gp_tensor_contiguous(tensor))
         return touch(out, offset, prepared->operand[operand].bytes, write, err);
     size_t element = gp_dtype_size(tensor->dtype);
