@@ -43,7 +43,8 @@ NOT_BY_FOUR = {
     "group_row_forward": TEAM, "group_row_backward": TEAM, "cross_entropy_forward": TEAM, "cross_entropy_backward": TEAM,
     "dropout_pictures": "a draw's four elements lie in four rows; neighbouring threads have neighbouring channels",
     "transpose": "a tile goes through shared memory, so that neighbours read neighbours and write neighbours",
-    "bias_total": SMALL, "column_totals": SMALL, "norm_statistics": SMALL, "norm_commit": SMALL, "group_statistics": SMALL,
+    "bias_total": SMALL, "column_totals": SMALL, "norm_statistics": SMALL, "norm_merge": SMALL, "norm_merge_sums": SMALL,
+    "norm_commit": SMALL, "group_statistics": SMALL,
     "group_sums": SMALL, "sum_partial": SMALL, "clip_total": SMALL, "loss_total": SMALL,
 }
 

@@ -51,7 +51,7 @@ typedef enum gp_op_kind {
     EACH(A, a) EACH(B, b) EACH(X, x) EACH(Y, y) EACH(W, w) EACH(DX, dx) EACH(DY, dy) EACH(DZ, dz) EACH(DW, dw)         \
     EACH(DB, db) EACH(STATS, stats) EACH(MEAN, mean) EACH(VARIANCE, variance) EACH(SUMS, sums) EACH(GAMMA, gamma)      \
     EACH(BETA, beta) EACH(DGAMMA, dgamma) EACH(DBETA, dbeta) EACH(ADDEND, addend) EACH(INDEX, index)                   \
-    EACH(TARGET, target) EACH(PARTIAL, partial) EACH(SCALARS, scalars) EACH(SQUARES, squares) EACH(SUM, sum)           \
+    EACH(TARGET, target) EACH(PARTIAL, partial) EACH(PARTS, parts) EACH(SCALARS, scalars) EACH(SQUARES, squares) EACH(SUM, sum)           \
     EACH(GRAD, grad) EACH(MOMENTUM, momentum) EACH(M, m) EACH(V, v) EACH(PARAM, param)
 /* clang-format on */
 
@@ -98,14 +98,15 @@ enum { GP_POOL_MAX_PLACES = INT32_MAX };
 typedef struct gp_norm_attributes {
     double eps;
     double momentum;   /* norm_commit */
-    int64_t rows_full; /* norm_commit: rows (n·h·w) of every micro-batch but the last */
-    int64_t rows_last; /* norm_commit: rows of the last micro-batch */
+    int64_t rows_full; /* norm_commit: rows (n·h·w) of every micro-batch but the last; norm_merge: likewise of parts */
+    int64_t rows_last; /* norm_commit: rows of the last micro-batch; norm_merge: of the last part */
     /* norm_commit, if replicas share the samples of each micro-batch (base/share.h): how many replicas, each of which
      * has a piece, and how many rows a sample has. 0: one replica. */
     int64_t replicas, rows_sample;
+    int64_t rows_summed; /* norm_backward_data, norm_relu_backward_data: rows that `sums` are over; 0: those of x */
 } gp_norm_attributes;
 
-/* Rows of a piece of norm_commit, out of `pieces`: by micro-batch, then replica. */
+/* Rows of a piece of norm_commit, out of `pieces`: by micro-batch, then replica. Of a part of norm_merge. */
 static inline int64_t gp_norm_rows(const gp_norm_attributes *norm, int64_t pieces, int64_t piece) {
     int64_t replicas = norm->replicas > 1 ? norm->replicas : 1;
     int64_t rows = piece / replicas == pieces / replicas - 1 ? norm->rows_last : norm->rows_full;

@@ -125,18 +125,29 @@ static gp_status rule_norm(const gp_op_desc *desc, gp_op_sizes *sizes, gp_error 
     const gp_norm_attributes *norm = &desc->attributes.norm;
     (void)sizes;
     GP_RETURN_IF_FAILED(check_eps(desc, norm->eps, err));
-    if (norm->momentum >= 0 && norm->momentum <= 1) return GP_OK;
-    return gp_op_refuse(desc, err, "momentum is %g, which must be 0 to 1", norm->momentum);
+    if (!(norm->momentum >= 0 && norm->momentum <= 1))
+        return gp_op_refuse(desc, err, "momentum is %g, which must be 0 to 1", norm->momentum);
+    if (norm->rows_summed >= 0) return GP_OK;
+    return gp_op_refuse(desc, err, "sums over %lld rows", (long long)norm->rows_summed);
+}
+
+static gp_status check_parts(const gp_op_desc *desc, int64_t pieces, gp_error *err) {
+    const gp_norm_attributes *norm = &desc->attributes.norm;
+    if (norm->rows_last >= 1 && (pieces == 1 || norm->rows_full >= norm->rows_last)) return GP_OK;
+    return gp_op_refuse(desc, err, "parts of %lld rows and a last part of %lld", (long long)norm->rows_full,
+                        (long long)norm->rows_last);
+}
+
+static gp_status rule_norm_merge(const gp_op_desc *desc, gp_op_sizes *sizes, gp_error *err) {
+    GP_RETURN_IF_FAILED(rule_norm(desc, sizes, err));
+    return check_parts(desc, *gp_op_size(sizes, 'p'), err);
 }
 
 static gp_status rule_norm_commit(const gp_op_desc *desc, gp_op_sizes *sizes, gp_error *err) {
     const gp_norm_attributes *norm = &desc->attributes.norm;
     int64_t pieces = *gp_op_size(sizes, 'p');
     GP_RETURN_IF_FAILED(rule_norm(desc, sizes, err));
-    if (norm->rows_last < 1 || (pieces > 1 && norm->rows_full < norm->rows_last)) {
-        return gp_op_refuse(desc, err, "parts of %lld rows and a last part of %lld", (long long)norm->rows_full,
-                            (long long)norm->rows_last);
-    }
+    GP_RETURN_IF_FAILED(check_parts(desc, pieces, err));
     if (norm->replicas > 1 && (pieces % norm->replicas != 0 || norm->rows_sample < 1))
         return gp_op_refuse(desc, err, "%lld parts of %lld replicas, and %lld rows of a sample", (long long)pieces,
                             (long long)norm->replicas, (long long)norm->rows_sample);

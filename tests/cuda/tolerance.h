@@ -30,6 +30,8 @@ static inline double kernel_tolerance(gp_op_kind kind) {
     case GP_OP_CROSS_ENTROPY_BACKWARD:
     case GP_OP_ELEMENT_LOSS_FORWARD:
     case GP_OP_ELEMENT_LOSS_BACKWARD:
+    case GP_OP_NORM_MERGE:
+    case GP_OP_NORM_MERGE_SUMS:
     case GP_OP_NORM_COMMIT: return 2e-6;
     /* Both add in f64, in other orders. */
     case GP_OP_SQUARE_SUM:

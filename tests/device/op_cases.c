@@ -247,7 +247,9 @@ static void make_norm(maker *m) {
     draw_corner(m, 14, corners, sizeof corners / sizeof corners[0], &rank, dim);
     int64_t width = dim[rank - 1];
     bool affine = m->out->number % 4 != 3;
+    bool data = m->out->desc.kind == GP_OP_NORM_BACKWARD_DATA || m->out->desc.kind == GP_OP_NORM_RELU_BACKWARD_DATA;
     m->out->desc.attributes.norm.eps = m->out->number % 2 ? 1e-5 : 1e-3;
+    if (data && m->out->number % 3 == 1) m->out->desc.attributes.norm.rows_summed = 40 + m->out->number;
     put_like(m, 0, rank, dim, GP_CASE_NORMAL);
     switch ((int)m->out->desc.kind) {
     case GP_OP_NORM_STATISTICS:
@@ -325,6 +327,21 @@ static void make_group_norm(maker *m) {
         put_vector(m, GP_GROUP_NORM_BACKWARD_WEIGHTS_DBETA, width, before);
         break;
     }
+}
+
+static void make_norm_merge(maker *m) {
+    int64_t parts = 1 + m->out->number % 5, width = draw_channels(&m->random);
+    gp_norm_attributes *norm = &m->out->desc.attributes.norm;
+    if (m->out->desc.kind == GP_OP_NORM_MERGE_SUMS) {
+        put_like(m, GP_NORM_MERGE_SUMS_PARTS, 3, (const int64_t[]){parts, 2, width}, GP_CASE_NORMAL);
+        put_like(m, GP_NORM_MERGE_SUMS_SUMS, 2, (const int64_t[]){2, width}, GP_CASE_OUTPUT);
+        return;
+    }
+    norm->rows_last = 1 + draw_below(&m->random, 30);
+    norm->rows_full = norm->rows_last + draw_below(&m->random, 40);
+    put_like(m, GP_NORM_MERGE_STATS, 3, (const int64_t[]){parts, 3, width}, GP_CASE_STATS);
+    put_vector(m, GP_NORM_MERGE_MEAN, width, GP_CASE_OUTPUT);
+    put_vector(m, GP_NORM_MERGE_VARIANCE, width, GP_CASE_OUTPUT);
 }
 
 static void make_norm_commit(maker *m) {
@@ -646,6 +663,8 @@ static void make_operands(maker *m) {
     case GP_OP_NORM_RELU_BACKWARD_REDUCE:
     case GP_OP_NORM_RELU_BACKWARD_DATA:
     case GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE: make_norm(m); return;
+    case GP_OP_NORM_MERGE:
+    case GP_OP_NORM_MERGE_SUMS: make_norm_merge(m); return;
     case GP_OP_NORM_COMMIT: make_norm_commit(m); return;
     case GP_OP_GROUP_NORM_FORWARD:
     case GP_OP_GROUP_NORM_BACKWARD_DATA:

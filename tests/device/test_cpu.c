@@ -83,6 +83,8 @@ static double tolerance_of(gp_op_kind kind) {
     case GP_OP_CROSS_ENTROPY_BACKWARD:
     case GP_OP_ELEMENT_LOSS_FORWARD:
     case GP_OP_ELEMENT_LOSS_BACKWARD:
+    case GP_OP_NORM_MERGE:
+    case GP_OP_NORM_MERGE_SUMS:
     case GP_OP_NORM_COMMIT: return 2e-6;
     /* Both add in f64, in other orders. */
     case GP_OP_SQUARE_SUM:
@@ -482,8 +484,8 @@ static void test_threads(void **state) {
     gp_op_cache *cache;
     ASSERT_OK(gp_op_cache_create(&cache, &err));
     for (int kind = 0; kind < GP_OP_KINDS; kind++) {
-        if (is_onednn((gp_op_kind)kind) || kind == GP_OP_NORM_COMMIT || kind == GP_OP_LOSS_TOTAL ||
-            kind == GP_OP_CLIP_TOTAL)
+        if (is_onednn((gp_op_kind)kind) || kind == GP_OP_NORM_MERGE || kind == GP_OP_NORM_MERGE_SUMS ||
+            kind == GP_OP_NORM_COMMIT || kind == GP_OP_LOSS_TOTAL || kind == GP_OP_CLIP_TOTAL)
             continue;
         for (int number = 0; number < 12; number++) check_threads(cache, (gp_op_kind)kind, number);
     }

@@ -243,6 +243,11 @@ static void test_refuses_norms(void **state) {
     REFUSES(GROUP_NORM_BACKWARD_DATA, 12,
             "op group_norm_backward_data: accumulates, which only gradients of weights can",
             desc->flags = GP_OP_ACCUMULATE);
+    REFUSES(NORM_MERGE, 3, "op norm_merge: parts of 3 rows and a last part of 4", desc->attributes.norm.rows_full = 3;
+            desc->attributes.norm.rows_last = 4);
+    REFUSES(NORM_MERGE, 3, "op norm_merge: parts of 3 rows and a last part of 0", desc->attributes.norm.rows_full = 3;
+            desc->attributes.norm.rows_last = 0);
+    REFUSES(NORM_BACKWARD_DATA, 3, "op norm_backward_data: sums over -1 rows", desc->attributes.norm.rows_summed = -1);
     REFUSES(NORM_COMMIT, 3, "op norm_commit: momentum is 1.5, which must be 0 to 1",
             desc->attributes.norm.momentum = 1.5);
     REFUSES(NORM_COMMIT, 3, "op norm_commit: momentum is -0.5, which must be 0 to 1",

@@ -874,6 +874,33 @@ static void test_clip_total(void **state) {
     }
 }
 
+/* Parts of 3, 3 and 2 rows merge to what one pass over all 8 finds; their sums add up. */
+static void test_norm_merge(void **state) {
+    (void)state;
+    const double stats[] = {/* of 1, 5, -2 */ 1.25, 74. / 9, 1. / 12, /* of 0.5, 7, 7 */ 4.75, 507. / 54, 1. / 12,
+                            /* of 3, -4 */ -0.5, 12.25, 0};
+    const double mean = 17.5 / 8, variance = 153.25 / 8 - mean * mean;
+    for (int r = 0; r < REALS; r++) {
+        double tolerance = reals[r] == GP_F32 ? 1e-5 : 1e-13;
+        op_bench b = begin(GP_OP_NORM_MERGE);
+        b.op_case.desc.attributes.norm = (gp_norm_attributes){.rows_full = 3, .rows_last = 2};
+        op_bench_set(&b, GP_NORM_MERGE_STATS, op_slice(reals[r], 2, 3, 3, 3, 1, 0), stats);
+        op_bench_set(&b, GP_NORM_MERGE_MEAN, op_plain(reals[r], 1, 1, 0, 0, 0), NULL);
+        op_bench_set(&b, GP_NORM_MERGE_VARIANCE, op_plain(reals[r], 1, 1, 0, 0, 0), NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_NORM_MERGE_MEAN, &mean, tolerance);
+        op_bench_expect(&b, GP_NORM_MERGE_VARIANCE, &variance, tolerance);
+        op_bench_fini(&b);
+        b = begin(GP_OP_NORM_MERGE_SUMS);
+        op_bench_set(&b, GP_NORM_MERGE_SUMS_PARTS, op_slice(reals[r], 2, 3, 3, 2, 2, 0),
+                     (const double[]){1, 2, 3, 4, 10, 20, 30, 40, 100, 200, 300, 400});
+        op_bench_set(&b, GP_NORM_MERGE_SUMS_SUMS, op_plain(reals[r], 2, 2, 2, 0, 0), NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_NORM_MERGE_SUMS_SUMS, (const double[]){111, 222, 333, 444}, 0);
+        op_bench_fini(&b);
+    }
+}
+
 /* 3, 3 and 2 rows against one pass over all 8. The pieces' means are given in two parts. */
 static void test_norm_commit(void **state) {
     (void)state;
@@ -1172,6 +1199,7 @@ int main(void) {
         cmocka_unit_test(test_square_blocks),
         cmocka_unit_test(test_blocks_total),
         cmocka_unit_test(test_clip_total),
+        cmocka_unit_test(test_norm_merge),
         cmocka_unit_test(test_norm_commit),
         cmocka_unit_test(test_sgd),
         cmocka_unit_test(test_sgd_rounds_as_f32),

@@ -40,6 +40,8 @@
     X(ELEMENT_LOSS_FORWARD, element_loss_forward, gp_cpu_book_blocks)                                                  \
     X(ELEMENT_LOSS_BACKWARD, element_loss_backward, NULL)                                                              \
     X(LOSS_TOTAL, loss_total, NULL)                                                                                    \
+    X(NORM_MERGE, norm_merge, NULL)                                                                                    \
+    X(NORM_MERGE_SUMS, norm_merge_sums, NULL)                                                                          \
     X(NORM_COMMIT, norm_commit, NULL)                                                                                  \
     X(SQUARE_SUM, square_sum, gp_cpu_book_blocks)                                                                      \
     X(SQUARE_BLOCKS, square_blocks, NULL)                                                                              \

@@ -4,6 +4,7 @@
 
 static gp_kernel_norm_args args_of(const gp_cuda_call *call) {
     const float *sums = gp_cuda_at(call, GP_NAME_SUMS);
+    const gp_norm_attributes *norm = &call->prepared->desc.attributes.norm;
     return (gp_kernel_norm_args){.x = gp_cuda_view(call, GP_NAME_X),
                                  .dy = gp_cuda_view(call, GP_NAME_DY),
                                  .addend = gp_cuda_view(call, GP_NAME_ADDEND),
@@ -17,7 +18,9 @@ static gp_kernel_norm_args args_of(const gp_cuda_call *call) {
                                  .products = sums,
                                  .sums = sums ? sums + gp_cuda_tensor(call, GP_NAME_SUMS)->stride[0] : NULL,
                                  .partial = call->workspace,
-                                 .eps = call->prepared->desc.attributes.norm.eps};
+                                 .rows_summed =
+                                     norm->rows_summed ? norm->rows_summed : gp_cuda_rows(call, GP_NAME_X).count,
+                                 .eps = norm->eps};
 }
 
 /* ---- over all elements ------------------------------------------------------------------------------------------- */
@@ -73,25 +76,54 @@ static gp_status run_norm_statistics(const gp_cuda_call *call, gp_error *err) {
 
 const gp_cuda_op gp_cuda_norm_statistics = {.book = gp_cuda_columns_book, .run = run_norm_statistics};
 
-/* ---- running statistics ------------------------------------------------------------------------------------------ */
+/* ---- several parts ----------------------------------------------------------------------------------------------- */
 
-static gp_status run_norm_commit(const gp_cuda_call *call, gp_error *err) {
+static gp_kernel_norm_parts parts_of(const gp_cuda_call *call) {
     const gp_norm_attributes *norm = &call->prepared->desc.attributes.norm;
     const gp_tensor *stats = gp_cuda_tensor(call, GP_NAME_STATS);
+    return (gp_kernel_norm_parts){.stats = gp_cuda_at(call, GP_NAME_STATS),
+                                  .stats_stride = {stats->stride[0], stats->stride[1]},
+                                  .pieces = stats->dim[0],
+                                  .width = stats->dim[2],
+                                  .rows_full = norm->rows_full,
+                                  .rows_last = norm->rows_last,
+                                  .replicas = norm->replicas > 1 ? norm->replicas : 1,
+                                  .rows_sample = norm->rows_sample};
+}
+
+static gp_status run_norm_merge(const gp_cuda_call *call, gp_error *err) {
+    gp_kernel_norm_merge_args args = {.parts = parts_of(call),
+                                      .mean = gp_cuda_at(call, GP_NAME_MEAN),
+                                      .variance = gp_cuda_at(call, GP_NAME_VARIANCE)};
+    gp_cuda_launch launch = gp_cuda_launch_items(GP_KERNEL_norm_merge, args.parts.width, &args, sizeof args);
+    return gp_cuda_enqueue_op(call, &launch, err);
+}
+
+const gp_cuda_op gp_cuda_norm_merge = {.run = run_norm_merge};
+
+static gp_status run_norm_merge_sums(const gp_cuda_call *call, gp_error *err) {
+    const gp_tensor *parts = gp_cuda_tensor(call, GP_NAME_PARTS);
+    float *sums = gp_cuda_at(call, GP_NAME_SUMS);
+    gp_kernel_norm_merge_sums_args args = {.parts = gp_cuda_at(call, GP_NAME_PARTS),
+                                           .parts_stride = {parts->stride[0], parts->stride[1]},
+                                           .pieces = parts->dim[0],
+                                           .width = parts->dim[2],
+                                           .products = sums,
+                                           .sums = sums + gp_cuda_tensor(call, GP_NAME_SUMS)->stride[0]};
+    gp_cuda_launch launch = gp_cuda_launch_items(GP_KERNEL_norm_merge_sums, args.width, &args, sizeof args);
+    return gp_cuda_enqueue_op(call, &launch, err);
+}
+
+const gp_cuda_op gp_cuda_norm_merge_sums = {.run = run_norm_merge_sums};
+
+static gp_status run_norm_commit(const gp_cuda_call *call, gp_error *err) {
     const gp_step_scalars *scalars = gp_cuda_at(call, GP_NAME_SCALARS);
     gp_kernel_norm_commit_args args = {.finite = &scalars->finite,
-                                       .stats = gp_cuda_at(call, GP_NAME_STATS),
-                                       .stats_stride = {stats->stride[0], stats->stride[1]},
-                                       .pieces = stats->dim[0],
-                                       .width = stats->dim[2],
-                                       .rows_full = norm->rows_full,
-                                       .rows_last = norm->rows_last,
-                                       .replicas = norm->replicas > 1 ? norm->replicas : 1,
-                                       .rows_sample = norm->rows_sample,
-                                       .momentum = norm->momentum,
+                                       .parts = parts_of(call),
+                                       .momentum = call->prepared->desc.attributes.norm.momentum,
                                        .mean = gp_cuda_at(call, GP_NAME_MEAN),
                                        .variance = gp_cuda_at(call, GP_NAME_VARIANCE)};
-    gp_cuda_launch launch = gp_cuda_launch_items(GP_KERNEL_norm_commit, args.width, &args, sizeof args);
+    gp_cuda_launch launch = gp_cuda_launch_items(GP_KERNEL_norm_commit, args.parts.width, &args, sizeof args);
     return gp_cuda_enqueue_op(call, &launch, err);
 }
 

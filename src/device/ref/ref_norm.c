@@ -98,13 +98,13 @@ void ref_norm_add_relu_backward_reduce(const ref_call *call) {
 
 void ref_norm_backward_data(const ref_call *call) {
     const ref_view *sums = &call->sums, *dx = &call->dx;
-    int64_t rows = gp_tensor_rows(call->dy.tensor);
+    int64_t rows = gp_tensor_rows(call->dy.tensor), summed = call->desc->attributes.norm.rows_summed;
     for (int64_t row = 0; row < rows; row++) {
         for (int64_t c = 0; c < sums->tensor->dim[1]; c++) {
             double gradient = gradient_of(call, row, c), inverse = inverse_deviation(call, c);
             double normal = difference(call, row, c) * inverse;
             double products = ref_get(sums, ref_at2(sums, 0, c)), sum = ref_get(sums, ref_at2(sums, 1, c));
-            double value = inverse * (gradient - (sum + normal * products) / (double)rows);
+            double value = inverse * (gradient - (sum + normal * products) / (double)(summed ? summed : rows));
             if (call->gamma.data) value *= ref_get(&call->gamma, c);
             ref_put(dx, ref_row(dx->tensor, row) + c, value);
         }
@@ -139,6 +139,26 @@ static moments merged_pieces(const ref_view *stats, const gp_norm_attributes *no
         all = all.rows == 0 ? piece : merge_moments(all, piece);
     }
     return all;
+}
+
+void ref_norm_merge(const ref_call *call) {
+    for (int64_t c = 0; c < call->mean.tensor->dim[0]; c++) {
+        moments all = merged_pieces(&call->stats, &call->desc->attributes.norm, c);
+        ref_put(&call->mean, c, all.mean);
+        ref_put(&call->variance, c, all.squares / all.rows);
+    }
+}
+
+void ref_norm_merge_sums(const ref_call *call) {
+    const ref_view *parts = &call->parts, *sums = &call->sums;
+    const int64_t *dim = parts->tensor->dim, *stride = parts->tensor->stride;
+    for (int64_t which = 0; which < 2; which++) {
+        for (int64_t c = 0; c < dim[2]; c++) {
+            double sum = 0;
+            for (int64_t p = 0; p < dim[0]; p++) sum += ref_get(parts, p * stride[0] + which * stride[1] + c);
+            ref_put(sums, ref_at2(sums, which, c), sum);
+        }
+    }
 }
 
 void ref_norm_commit(const ref_call *call) {

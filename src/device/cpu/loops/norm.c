@@ -23,7 +23,8 @@ static double inverse_deviation(const norm_loop *loop, int64_t c) {
 }
 
 static void find_coefficients(norm_loop *loop) {
-    double rows = (double)loop->at.x.rows.count;
+    int64_t summed = loop->norm->rows_summed;
+    double rows = (double)(summed ? summed : loop->at.x.rows.count);
     const float *gamma = loop->at.gamma.at, *beta = loop->at.beta.at, *sums = loop->at.sums.at;
     for (int64_t c = 0; c < loop->at.x.rows.width; c++) {
         double inverse = inverse_deviation(loop, c);

@@ -1,4 +1,4 @@
-/* SGD, running statistics. */
+/* SGD. */
 #include "device/cpu/loops/loops.h"
 
 typedef struct sgd_numbers {
@@ -42,38 +42,3 @@ static void run_sgd(const gp_cpu_call *call) {
 }
 
 const gp_cpu_loop GP_CPU_LOOP(sgd) = {.compute = run_sgd};
-
-/* Mean and unbiased variance of one channel over all pieces: Chan, Golub, LeVeque 1979, in order of index. */
-static void merge_pieces(const gp_op_desc *desc, const float *stats, int64_t channel, double *mean, double *variance) {
-    const gp_norm_attributes *norm = &desc->attributes.norm;
-    const gp_tensor *tensor = &desc->operand[GP_NORM_COMMIT_STATS];
-    double rows = 0, merged = 0, squares = 0;
-    for (int64_t p = 0; p < tensor->dim[0]; p++) {
-        const float *piece = stats + p * tensor->stride[0] + channel;
-        double more = (double)gp_norm_rows(norm, tensor->dim[0], p);
-        if (more == 0) continue;
-        double mean_of_piece = (double)piece[0] + (double)piece[2 * tensor->stride[1]];
-        double all = rows + more, difference = mean_of_piece - merged;
-        merged += difference * more / all;
-        squares += (double)piece[tensor->stride[1]] * more + difference * difference * rows * more / all;
-        rows = all;
-    }
-    *mean = merged;
-    *variance = squares / (rows - 1);
-}
-
-static void run_norm_commit(const gp_cpu_call *call) {
-    const gp_op_desc *desc = &call->prepared->desc;
-    const gp_step_scalars *scalars = call->operand[GP_NORM_COMMIT_SCALARS];
-    if (!scalars->finite) return;
-    float *mean = call->operand[GP_NORM_COMMIT_MEAN], *variance = call->operand[GP_NORM_COMMIT_VARIANCE];
-    double momentum = desc->attributes.norm.momentum;
-    for (int64_t c = 0; c < desc->operand[GP_NORM_COMMIT_MEAN].dim[0]; c++) {
-        double new_mean, new_variance;
-        merge_pieces(desc, call->operand[GP_NORM_COMMIT_STATS], c, &new_mean, &new_variance);
-        mean[c] = (float)((1 - momentum) * (double)mean[c] + momentum * new_mean);
-        variance[c] = (float)((1 - momentum) * (double)variance[c] + momentum * new_variance);
-    }
-}
-
-const gp_cpu_loop GP_CPU_LOOP(norm_commit) = {.compute = run_norm_commit};

@@ -51,6 +51,8 @@
     X(norm_apply_relu, gp_kernel_norm_args)                                                                            \
     X(norm_relu_products, gp_kernel_norm_args)                                                                         \
     X(norm_relu_backward, gp_kernel_norm_args)                                                                         \
+    X(norm_merge, gp_kernel_norm_merge_args)                                                                           \
+    X(norm_merge_sums, gp_kernel_norm_merge_sums_args)                                                                 \
     X(norm_commit, gp_kernel_norm_commit_args)                                                                         \
     X(group_row_forward, gp_kernel_group_args)                                                                         \
     X(group_row_backward, gp_kernel_group_args)                                                                        \

@@ -87,7 +87,7 @@ __global__ void gp_kernel_norm_relu_products(gp_kernel_norm_args args) {
 }
 
 template <int count> static __device__ void find_slopes(const gp_kernel_norm_args &args, int64_t column, gp_slope *of) {
-    double rows = (double)args.columns.rows;
+    double rows = (double)args.rows_summed;
     for (int i = 0; i < count; i++) {
         int64_t c = column * count + i;
         double inverse = inverse_deviation(args.variance[c], args.eps);
@@ -130,26 +130,52 @@ GP_KERNEL_PACKED(norm_backward, gp_kernel_norm_args, backward)
 GP_KERNEL_PACKED(norm_relu_backward, gp_kernel_norm_args, relu_backward)
 
 /* As gp_norm_rows of device/op.h. */
-static __device__ int64_t piece_rows(const gp_kernel_norm_commit_args &args, int64_t piece) {
-    int64_t rows = piece / args.replicas == args.pieces / args.replicas - 1 ? args.rows_last : args.rows_full;
-    if (args.replicas == 1) return rows;
-    int64_t samples = rows / args.rows_sample, each = (samples + args.replicas - 1) / args.replicas;
-    int64_t left = samples - each * (piece % args.replicas);
-    return (left < 0 ? 0 : left < each ? left : each) * args.rows_sample;
+static __device__ int64_t piece_rows(const gp_kernel_norm_parts &parts, int64_t piece) {
+    int64_t rows = piece / parts.replicas == parts.pieces / parts.replicas - 1 ? parts.rows_last : parts.rows_full;
+    if (parts.replicas == 1) return rows;
+    int64_t samples = rows / parts.rows_sample, each = (samples + parts.replicas - 1) / parts.replicas;
+    int64_t left = samples - each * (piece % parts.replicas);
+    return (left < 0 ? 0 : left < each ? left : each) * parts.rows_sample;
+}
+
+static __device__ gp_moments merge_parts(const gp_kernel_norm_parts &parts, int64_t column) {
+    gp_moments all = {0, 0, 0};
+    for (int64_t p = 0; p < parts.pieces; p++) {
+        const float *piece = parts.stats + p * parts.stats_stride[0] + column;
+        double rows = (double)piece_rows(parts, p);
+        if (rows == 0) continue;
+        double mean = (double)piece[0] + (double)piece[2 * parts.stats_stride[1]];
+        gp_moments more = {rows, mean, (double)piece[parts.stats_stride[1]] * rows};
+        all = gp_merge(all, more);
+    }
+    return all;
+}
+
+__global__ void gp_kernel_norm_merge(gp_kernel_norm_merge_args args) {
+    gp_place at;
+    if (!gp_place_find(1, args.parts.width, &at)) return;
+    gp_moments all = merge_parts(args.parts, at.column);
+    args.mean[at.column] = (float)all.mean;
+    args.variance[at.column] = (float)(all.squares / all.count);
+}
+
+__global__ void gp_kernel_norm_merge_sums(gp_kernel_norm_merge_sums_args args) {
+    gp_place at;
+    if (!gp_place_find(1, args.width, &at)) return;
+    double products = 0, sums = 0;
+    for (int64_t p = 0; p < args.pieces; p++) {
+        const float *part = args.parts + p * args.parts_stride[0] + at.column;
+        products += (double)part[0];
+        sums += (double)part[args.parts_stride[1]];
+    }
+    args.products[at.column] = (float)products;
+    args.sums[at.column] = (float)sums;
 }
 
 __global__ void gp_kernel_norm_commit(gp_kernel_norm_commit_args args) {
     gp_place at;
-    if (!gp_place_find(1, args.width, &at) || !*args.finite) return;
-    gp_moments all = {0, 0, 0};
-    for (int64_t p = 0; p < args.pieces; p++) {
-        const float *piece = args.stats + p * args.stats_stride[0] + at.column;
-        double rows = (double)piece_rows(args, p);
-        if (rows == 0) continue;
-        double mean = (double)piece[0] + (double)piece[2 * args.stats_stride[1]];
-        gp_moments more = {rows, mean, (double)piece[args.stats_stride[1]] * rows};
-        all = gp_merge(all, more);
-    }
+    if (!gp_place_find(1, args.parts.width, &at) || !*args.finite) return;
+    gp_moments all = merge_parts(args.parts, at.column);
     double keep = 1 - args.momentum, unbiased = all.squares / (all.count - 1);
     float *running = args.mean + at.column, *variance = args.variance + at.column;
     *running = (float)(keep * (double)*running + args.momentum * all.mean);

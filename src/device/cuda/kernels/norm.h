@@ -22,17 +22,35 @@ typedef struct gp_kernel_norm_args {
     const float *mean, *variance, *gamma, *beta; /* gamma, beta: or NULL */
     const float *products, *sums;                /* Σ dy·x̂, Σ dy */
     double *partial;                             /* [blocks, 2, width]: Σ dy·(x − mean), Σ dy; for column_totals */
+    int64_t rows_summed;                         /* rows that products and sums are over */
     double eps;
 } gp_kernel_norm_args;
 
-/* stats: of each piece mean, variance, rest of the mean; strides in elements. */
-typedef struct gp_kernel_norm_commit_args {
-    const uint64_t *finite;
+/* Of several parts. stats: of each part mean, variance, rest of the mean; strides in elements. */
+typedef struct gp_kernel_norm_parts {
     const float *stats;
     int64_t stats_stride[2];
     int64_t pieces, width;
     int64_t rows_full, rows_last;  /* of every micro-batch, of the last one */
-    int64_t replicas, rows_sample; /* each replica has a piece of a micro-batch: whole samples */
+    int64_t replicas, rows_sample; /* each replica has a piece of a micro-batch: whole samples. replicas 1: of parts */
+} gp_kernel_norm_parts;
+
+typedef struct gp_kernel_norm_merge_args {
+    gp_kernel_norm_parts parts;
+    float *mean, *variance;
+} gp_kernel_norm_merge_args;
+
+/* parts [pieces, 2, width] → sums [2, width]; strides in elements. */
+typedef struct gp_kernel_norm_merge_sums_args {
+    const float *parts;
+    int64_t parts_stride[2];
+    int64_t pieces, width;
+    float *products, *sums;
+} gp_kernel_norm_merge_sums_args;
+
+typedef struct gp_kernel_norm_commit_args {
+    const uint64_t *finite;
+    gp_kernel_norm_parts parts;
     double momentum;
     float *mean, *variance;
 } gp_kernel_norm_commit_args;
