@@ -261,7 +261,9 @@ static void emit(const builder *b, const gp_address *workspace, gp_routine *out)
                              .beyond = op->beyond,
                              .owner = op->owner,
                              .when = op->when,
+                             .exchange = op->exchange,
                              .part_count = op->part_count};
+        out->exchanges += op->exchange.count > 0;
         memcpy(exec->part, op->part, sizeof exec->part);
         for (int i = 0; i < GP_MAX_OPERANDS; i++) {
             exec->operand[i] = operand_address(b, &op->operand[i]);

@@ -31,6 +31,7 @@ typedef enum gp_area {
     GP_AREA_OUTBOX,
     GP_AREA_GRAD,
     GP_AREA_FIXED,     /* parameters and all else that outlives the step; offsets from the stage's start */
+    GP_AREA_TURNS,     /* the same, but micro-batches of even numbers share a place, and those of odd numbers */
     GP_AREA_TRANSIENT, /* lives within one instruction */
     GP_AREA_EVALUATE, /* the transients of an evaluation. It begins at the saved slots of the worker's last stage, since
                          an evaluation saves nothing, and goes on into the transient area */
@@ -42,6 +43,11 @@ typedef struct gp_address {
     size_t offset;    /* bytes */
     size_t per_micro; /* bytes more per micro-batch (statistics) */
 } gp_address;
+
+/* What per_micro is multiplied by. */
+static inline size_t gp_address_micros(const gp_address *address, size_t micro) {
+    return address->area == GP_AREA_TURNS ? micro & 1 : micro;
+}
 
 typedef enum gp_when {
     GP_WHEN_ALWAYS,
@@ -75,13 +81,15 @@ typedef struct gp_exec_op {
     gp_address operand[GP_MAX_OPERANDS];
     gp_operand_role role[GP_MAX_OPERANDS];
     gp_address workspace;
-    int part_count; /* 0: it is one by itself */
+    gp_exchange exchange; /* stands before the op; `stats`: in the stage's list */
+    int part_count;       /* 0: it is one by itself */
     gp_part part[GP_MAX_PARTS];
 } gp_exec_op;
 
 typedef struct gp_routine {
     gp_exec_op *ops;
     size_t count;
+    size_t exchanges; /* of its ops, how many have one */
     size_t transient; /* bytes of the transient area that things take */
     size_t workspace; /* what workspaces add to that */
     size_t alive;     /* the most that such things and a workspace are at one op, wherever they lie */
@@ -111,6 +119,7 @@ typedef struct gp_staged_op {
     bool once;   /* not repeated by a recompute */
     bool always; /* has an effect that no thing shows */
     bool weight; /* belongs to the backward for weights, if the backward is split */
+    gp_exchange exchange;
     gp_staged_operand operand[GP_MAX_OPERANDS];
     int part_count;
     gp_part part[GP_MAX_PARTS];

@@ -283,7 +283,7 @@ gp_status gp_stage_compile(gp_stage_plan *plan, const gp_stage_request *request,
     gp_stage_compiler c;
     selection run = {0};
     gp_address *at = NULL;
-    gp_status status = gp_stage_compiler_init(&c, plan, request, sized->samples, sized->training, err);
+    gp_status status = gp_stage_compiler_init(&c, plan, request, sized->micro_batch, sized->training, err);
     if (status == GP_OK && sized->training) status = gp_compiler_forward(&c, GP_PASS_FORWARD, &c.forward, err);
     if (status == GP_OK && sized->training) status = gp_compiler_backward(&c, err);
     if (status == GP_OK && sized->evaluation) status = gp_compiler_forward(&c, GP_PASS_EVALUATE, &c.evaluate, err);

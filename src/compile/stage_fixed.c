@@ -23,14 +23,13 @@ static gp_status note_choices(gp_stage_plan *plan, const gp_graph *graph, int no
     return GP_OK;
 }
 
-/* What the loss is given stays where it is. */
-static gp_status note_stats(gp_stage_plan *plan, const gp_stage_request *request, int node, const gp_lowering *lowering,
-                            gp_error *err) {
+static gp_status note_stats(gp_stage_plan *plan, int node, const gp_lowering *lowering, gp_error *err) {
     for (size_t i = 0; i < lowering->stats.count; i++) {
         GP_RETURN_IF_FAILED(GP_GROW(&plan->stats, &plan->stats_capacity, plan->stats_count + 1, err));
-        bool prediction = node == request->stages->graph->node_count - 1 && i == GP_LOSS_STATS_PREDICTION;
-        plan->stats[plan->stats_count++] = (gp_stats_plan){
-            .node = node, .index = (int)i, .bytes = gp_tensor_bytes(&lowering->stats.items[i]), .merged = !prediction};
+        plan->stats[plan->stats_count++] = (gp_stats_plan){.node = node,
+                                                           .index = (int)i,
+                                                           .flags = lowering->stats_flags[i],
+                                                           .bytes = gp_tensor_bytes(&lowering->stats.items[i])};
     }
     return GP_OK;
 }
@@ -39,12 +38,11 @@ static gp_status note_stats(gp_stage_plan *plan, const gp_stage_request *request
 gp_status gp_stage_choose_formats(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err) {
     const gp_graph *graph = request->stages->graph;
     gp_stage_lowering lowering;
-    int64_t samples = gp_share_of(request->full_samples, gp_stage_of(plan, request)->replicas, 0).count;
-    GP_RETURN_IF_FAILED(gp_stage_lower(plan, request, samples, false, &lowering, err));
+    GP_RETURN_IF_FAILED(gp_stage_lower(plan, request, 0, request->full_samples, false, &lowering, err));
     gp_status status = GP_OK;
     for (int n = 0; n < lowering.count && status == GP_OK; n++) {
         int node = gp_stage_of(plan, request)->first_node + n;
-        status = note_stats(plan, request, node, &lowering.nodes[n], err);
+        status = note_stats(plan, node, &lowering.nodes[n], err);
         for (size_t o = 0; o < lowering.nodes[n].count && status == GP_OK; o++) {
             const gp_lowered_op *op = &lowering.nodes[n].ops[o];
             if (gp_lowered_is_dead(graph, node, op) || (!request->trains && op->pass != GP_PASS_EVALUATE)) continue;
@@ -164,8 +162,9 @@ static void place_squares(gp_stage_plan *plan, const gp_stage_request *request) 
 static void place_stats(gp_stage_plan *plan, const gp_stage_request *request) {
     for (size_t i = 0; i < plan->stats_count; i++) {
         gp_stats_plan *its = &plan->stats[i];
-        its->stride = its->bytes * (its->merged ? (size_t)gp_stage_of(plan, request)->replicas : 1);
-        its->offset = reserve(plan, GP_MEMORY_STATISTICS, its->stride * (size_t)request->max_pieces);
+        int places = its->flags & GP_STATS_TURNS && request->max_pieces > 2 ? 2 : request->max_pieces;
+        its->stride = its->bytes * (its->flags & GP_STATS_PARTS ? (size_t)gp_stage_of(plan, request)->replicas : 1);
+        its->offset = reserve(plan, GP_MEMORY_STATISTICS, its->stride * (size_t)places);
     }
 }
 
@@ -230,15 +229,20 @@ gp_address gp_stage_grad_address(const gp_stage_plan *plan, const gp_graph *grap
 }
 
 static gp_address stats_address(const gp_stats_plan *stats, int replica, bool all) {
-    size_t own = stats->merged && !all ? stats->bytes * (size_t)replica : 0;
-    return (gp_address){GP_AREA_FIXED, stats->offset + own, all ? 0 : stats->stride};
+    size_t own = stats->flags & GP_STATS_PARTS && !all ? stats->bytes * (size_t)replica : 0;
+    return (gp_address){stats->flags & GP_STATS_TURNS ? GP_AREA_TURNS : GP_AREA_FIXED, stats->offset + own,
+                        all ? 0 : stats->stride};
+}
+
+int gp_stage_find_stats(const gp_stage_plan *plan, int node, int index) {
+    for (size_t i = 0; i < plan->stats_count; i++)
+        if (plan->stats[i].node == node && plan->stats[i].index == index) return (int)i;
+    return -1;
 }
 
 gp_address gp_stage_stats_address(const gp_stage_plan *plan, int replica, int node, int index, bool all) {
-    for (size_t i = 0; i < plan->stats_count; i++)
-        if (plan->stats[i].node == node && plan->stats[i].index == index)
-            return stats_address(&plan->stats[i], replica, all);
-    return (gp_address){GP_AREA_NONE, 0, 0};
+    int stats = gp_stage_find_stats(plan, node, index);
+    return stats < 0 ? (gp_address){GP_AREA_NONE, 0, 0} : stats_address(&plan->stats[stats], replica, all);
 }
 
 gp_address gp_stage_square_address(const gp_stage_plan *plan, const gp_stages *stages, const gp_param_plan *param) {

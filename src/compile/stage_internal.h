@@ -6,15 +6,15 @@
 
 #include "compile/stage_plan.h"
 
-/* The lowerings of a stage's nodes for one size of micro-batch. Owned by the caller. `trains`: some training program
- * meets this size, so that what training forbids is refused. */
+/* The lowerings of a stage's nodes for micro-batches of so many samples, of which a replica has its share. Owned by the
+ * caller. `trains`: some training program meets this size, so that what training forbids is refused. */
 typedef struct gp_stage_lowering {
     gp_lowering *nodes; /* node_count of the stage */
     int count;
 } gp_stage_lowering;
 
-GP_MUST_USE gp_status gp_stage_lower(const gp_stage_plan *plan, const gp_stage_request *request, int64_t samples,
-                                     bool trains, gp_stage_lowering *out, gp_error *err);
+GP_MUST_USE gp_status gp_stage_lower(const gp_stage_plan *plan, const gp_stage_request *request, int replica,
+                                     int64_t micro_batch, bool trains, gp_stage_lowering *out, gp_error *err);
 void gp_stage_lowering_fini(gp_stage_lowering *lowering);
 
 static inline const gp_stage *gp_stage_of(const gp_stage_plan *plan, const gp_stage_request *request) {
@@ -56,6 +56,8 @@ gp_address gp_stage_param_address(const gp_stage_plan *plan, const gp_graph *gra
                                   gp_format format);
 /* At GP_NO_OFFSET if the gradient does not stay: until the backward gets its updates (stage_consume.c). */
 gp_address gp_stage_grad_address(const gp_stage_plan *plan, const gp_graph *graph, int node, int index);
+/* In the stage's list; −1: there are none. */
+int gp_stage_find_stats(const gp_stage_plan *plan, int node, int index);
 /* A replica's own; `all`: of all micro-batches and replicas. */
 gp_address gp_stage_stats_address(const gp_stage_plan *plan, int replica, int node, int index, bool all);
 gp_address gp_stage_scalars_address(const gp_stage_plan *plan);

@@ -17,6 +17,7 @@ static gp_status compile_sizes(gp_stage_plan *plan, const gp_stage_request *requ
     plan->sized_count = request->size_count;
     for (int i = 0; i < request->size_count; i++) {
         gp_sized *sized = &plan->sized[i];
+        sized->micro_batch = request->sizes[i].samples;
         sized->samples = gp_stage_samples(plan, request, request->sizes[i].samples);
         sized->training = request->sizes[i].training;
         sized->evaluation = request->sizes[i].evaluation;

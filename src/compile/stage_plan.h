@@ -99,13 +99,13 @@ typedef struct gp_shard_cut {
     size_t grad;  /* likewise, from where the stage's gradients begin */
 } gp_shard_cut;
 
-/* STATS of one node: one after another for each micro-batch, and if replicas merge them, for each replica. */
+/* STATS of one node: one after another for each micro-batch, and if replicas have parts of them, for each replica. */
 typedef struct gp_stats_plan {
     int node, index;
-    size_t bytes;  /* of a micro-batch on one replica */
-    size_t offset; /* of the first micro-batch on the first replica */
-    size_t stride; /* from one micro-batch to the next */
-    bool merged;   /* over replicas */
+    unsigned flags; /* gp_stats_flags */
+    size_t bytes;   /* of a micro-batch on one replica */
+    size_t offset;  /* of the first micro-batch on the first replica */
+    size_t stride;  /* from one micro-batch to the next */
 } gp_stats_plan;
 
 typedef enum gp_routine_kind {
@@ -121,7 +121,8 @@ typedef enum gp_routine_kind {
 
 /* Frames and routines for one size of micro-batch. Offsets are within a slot; lists are parallel to the stage's. */
 typedef struct gp_sized {
-    int64_t samples;
+    int64_t micro_batch;       /* its samples */
+    int64_t samples;           /* of them, the stage's */
     bool training, evaluation; /* which routines there are */
     size_t *gives_outbox;
     size_t *gives_saved;     /* of forwards that keep */

@@ -4,9 +4,10 @@
 #include "base/memory.h"
 #include "compile/stage_internal.h"
 
-gp_status gp_stage_lower(const gp_stage_plan *plan, const gp_stage_request *request, int64_t samples, bool trains,
-                         gp_stage_lowering *out, gp_error *err) {
+gp_status gp_stage_lower(const gp_stage_plan *plan, const gp_stage_request *request, int replica, int64_t micro_batch,
+                         bool trains, gp_stage_lowering *out, gp_error *err) {
     const gp_stage *stage = gp_stage_of(plan, request);
+    int64_t samples = gp_share_of(micro_batch, stage->replicas, replica).count;
     gp_stage_lowering lowering = {NULL, stage->node_count};
     gp_status status = GP_NEW(&lowering.nodes, stage->node_count, err);
     for (int i = 0; i < stage->node_count && status == GP_OK; i++) {
@@ -14,6 +15,8 @@ gp_status gp_stage_lower(const gp_stage_plan *plan, const gp_stage_request *requ
         const gp_node *node = &request->stages->graph->nodes[index];
         gp_lowering_init(&lowering.nodes[i], request->types, samples, (uint32_t)index);
         lowering.nodes[i].replicas = stage->replicas;
+        lowering.nodes[i].replica = replica;
+        lowering.nodes[i].shared = micro_batch;
         lowering.nodes[i].evaluate_only = !trains;
         lowering.nodes[i].predict = request->predict;
         status = node->layer->type->lower(node->layer, &lowering.nodes[i], err);

@@ -53,11 +53,14 @@ static gp_status make_forward_things(gp_stage_compiler *compiler, gp_error *err)
 }
 
 gp_status gp_stage_compiler_init(gp_stage_compiler *compiler, const gp_stage_plan *plan,
-                                 const gp_stage_request *request, int64_t samples, bool trains, gp_error *err) {
+                                 const gp_stage_request *request, int64_t micro_batch, bool trains, gp_error *err) {
     const gp_stage *stage = gp_stage_of(plan, request);
-    *compiler = (gp_stage_compiler){
-        .plan = plan, .request = request, .graph = request->stages->graph, .stage = stage, .samples = samples};
-    GP_RETURN_IF_FAILED(gp_stage_lower(plan, request, samples, trains, &compiler->lowering, err));
+    *compiler = (gp_stage_compiler){.plan = plan,
+                                    .request = request,
+                                    .graph = request->stages->graph,
+                                    .stage = stage,
+                                    .samples = gp_stage_samples(plan, request, micro_batch)};
+    GP_RETURN_IF_FAILED(gp_stage_lower(plan, request, stage->replica, micro_batch, trains, &compiler->lowering, err));
     GP_RETURN_IF_FAILED(GP_NEW(&compiler->value_thing, stage->takes.count + (size_t)stage->node_count, err));
     GP_RETURN_IF_FAILED(GP_NEW(&compiler->first_side, stage->node_count, err));
     GP_RETURN_IF_FAILED(GP_NEW(&compiler->grad_in, stage->grad_in.count, err));
@@ -94,7 +97,7 @@ gp_status gp_compiler_temps(gp_stage_compiler *compiler, int node, int *first, g
 
 /* False: the pass cannot have an operand of this role. */
 static bool set_operand(const gp_stage_compiler *compiler, int node, int first_temp, const gp_node_grads *grads,
-                        const gp_ref *ref, gp_format format, gp_staged_operand *out) {
+                        const gp_lowered_op *op, const gp_ref *ref, gp_format format, gp_staged_operand *out) {
     const gp_node *its = &compiler->graph->nodes[node];
     *out = (gp_staged_operand){.thing = -1, .role = {ref->role, ref->index}};
     switch (ref->role) {
@@ -109,6 +112,9 @@ static bool set_operand(const gp_stage_compiler *compiler, int node, int first_t
     case GP_ROLE_STATS:
         out->fixed = gp_stage_stats_address(compiler->plan, compiler->stage->replica, node, ref->index, false);
         return true;
+    case GP_ROLE_STATS_PARTS:
+        out->fixed = gp_stage_stats_address(compiler->plan, op->exchange.first, node, ref->index, false);
+        return op->exchange.count > 0;
     case GP_ROLE_SCALARS: out->fixed = gp_stage_scalars_address(compiler->plan); return true;
     case GP_ROLE_GRAD_OUTPUT: out->thing = grads ? grads->output : -1; return grads != NULL;
     case GP_ROLE_GRAD_INPUT: out->thing = grads ? grads->inputs[ref->index] : -1; return grads != NULL;
@@ -159,14 +165,19 @@ gp_status gp_compiler_resolve(gp_stage_compiler *compiler, int node, int op_inde
         size_t first = (size_t)ref->first * gp_dtype_size(op->desc.operand[i].dtype);
         if (grads && ref->role == GP_ROLE_GRAD_INPUT)
             GP_RETURN_IF_FAILED(make_share(compiler, node, grads, op, ref->index, err));
-        if (!set_operand(compiler, node, first_temp, grads, ref, staged.prepared->desc.operand[i].format, operand))
+        if (!set_operand(compiler, node, first_temp, grads, op, ref, staged.prepared->desc.operand[i].format, operand))
             return gp_fail(err, GP_INTERNAL, "%s: has an operand that a %s pass cannot have", gp_op_name(op->desc.kind),
                            grads ? "backward" : "forward");
         if (operand->thing >= 0)
             operand->first += first;
         else
             operand->fixed.offset += first;
-        if (!grads && operand->fixed.area != GP_AREA_NONE && gp_op_writes(op->desc.kind, i)) staged.always = true;
+        bool stays = operand->fixed.area != GP_AREA_NONE && (!grads || ref->role == GP_ROLE_STATS);
+        if (stays && gp_op_writes(op->desc.kind, i)) staged.always = true;
+    }
+    if (op->exchange.count > 0) {
+        staged.exchange = op->exchange;
+        staged.exchange.stats = gp_stage_find_stats(compiler->plan, node, op->exchange.stats);
     }
     GP_RETURN_IF_FAILED(gather(compiler, &staged, list, err));
     *out = staged;

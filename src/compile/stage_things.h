@@ -28,7 +28,7 @@ typedef struct gp_stage_compiler {
 } gp_stage_compiler;
 
 GP_MUST_USE gp_status gp_stage_compiler_init(gp_stage_compiler *compiler, const gp_stage_plan *plan,
-                                             const gp_stage_request *request, int64_t samples, bool trains,
+                                             const gp_stage_request *request, int64_t micro_batch, bool trains,
                                              gp_error *err);
 void gp_stage_compiler_fini(gp_stage_compiler *compiler);
 

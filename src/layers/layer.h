@@ -17,6 +17,8 @@
 #include "layers/lowering.h"
 
 enum { GP_LAYER_MAX_PARAMS = 4 };
+/* gp_layer.sync: all replicas; a number of them. 0: each has its own statistics. */
+enum { GP_SYNC_ALL = -1, GP_SYNC_MAX = UINT16_MAX };
 /* Bounds of a dimension, and of the elements of a sample's value or of a parameter: what 32 bits can count (in counters
  * of random numbers, element / 4). */
 #define GP_LAYER_MAX_DIMENSION INT64_C(0x7FFFFFFF)
@@ -77,6 +79,7 @@ struct gp_layer {
     bool frozen;      /* its parameters are not trained, and its running statistics used as they stand */
     bool keeps;       /* `checkpoint: false`: its output is kept where its stage recomputes */
     bool tf32;        /* its convolutions and products may be computed in TF32 where that is faster */
+    int sync;         /* batch norm: its statistics are over groups of so many neighbouring replicas; GP_SYNC_ALL */
     gp_shape *inputs; /* owned by the instance; set by gp_layer_infer */
     gp_shape output;
 };
@@ -95,6 +98,8 @@ void gp_layer_destroy(gp_layer **layer);
 /* Keeps the shapes in the instance, then calls the type's infer. Refuses a wrong number of inputs, and sizes beyond the
  * bounds above. GP_CONFIG, as the type's infer. */
 GP_MUST_USE gp_status gp_layer_infer(gp_layer *layer, const gp_shape *inputs, int count, gp_error *err);
+/* How many of a stage's replicas exchange statistics of the layer when they train: 1: none do. */
+int gp_layer_group(const gp_layer *layer, int replicas);
 /* The option whose value may stand alone; NULL: none. */
 const char *gp_layer_main_option(const gp_layer_type *type);
 /* What the option `init` says of the layer's parameters, into their specs. GP_CONFIG with place. */

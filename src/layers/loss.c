@@ -6,9 +6,10 @@
 /* A micro-batch's Σ loss and number right; then the prediction. */
 static gp_status declare_stats(const gp_layer *layer, gp_lowering *lowering, gp_error *err) {
     int index = 0;
-    GP_RETURN_IF_FAILED(gp_lowering_stats(lowering, gp_layer_vector(GP_F64, 2), &index, err));
+    GP_RETURN_IF_FAILED(
+        gp_lowering_stats(lowering, gp_layer_vector(GP_F64, 2), GP_STATS_PARTS | GP_STATS_MERGED, &index, err));
     if (!lowering->predict) return GP_OK;
-    return gp_lowering_stats(lowering, gp_layer_samples(lowering, layer->inputs[GP_LOSS_PREDICTION]), &index, err);
+    return gp_lowering_stats(lowering, gp_layer_samples(lowering, layer->inputs[GP_LOSS_PREDICTION]), 0, &index, err);
 }
 
 gp_status gp_loss_lower(const gp_layer *layer, gp_lowering *lowering, gp_tensor target, gp_op_kind forward,

@@ -1,5 +1,6 @@
 #include "layers/lowering.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@ void gp_lowering_init(gp_lowering *lowering, gp_types types, int64_t samples, ui
     lowering->samples = samples;
     lowering->pieces = 1;
     lowering->replicas = 1;
+    lowering->shared = samples;
     lowering->last = samples;
     lowering->node = node;
 }
@@ -55,7 +57,9 @@ gp_status gp_lowering_side(gp_lowering *lowering, gp_tensor tensor, int *index, 
     return declare(&lowering->sides, tensor, index, err);
 }
 
-gp_status gp_lowering_stats(gp_lowering *lowering, gp_tensor tensor, int *index, gp_error *err) {
+gp_status gp_lowering_stats(gp_lowering *lowering, gp_tensor tensor, unsigned flags, int *index, gp_error *err) {
+    assert(lowering->stats.count < GP_LOWERING_MAX_STATS);
+    lowering->stats_flags[lowering->stats.count] = flags;
     return declare(&lowering->stats, tensor, index, err);
 }
 

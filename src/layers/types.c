@@ -8,6 +8,11 @@
 
 #include "base/memory.h"
 
+int gp_layer_group(const gp_layer *layer, int replicas) {
+    if (layer->sync == 0 || layer->frozen || replicas == 1) return 1;
+    return layer->sync == GP_SYNC_ALL ? replicas : layer->sync;
+}
+
 const gp_yaml *gp_layer_option(const gp_choice *choice, const char *name, bool main) {
     if (main && choice->main) return choice->main;
     return choice->options ? gp_yaml_get(choice->options, name) : NULL;

@@ -218,8 +218,8 @@ static gp_status apply_to_params(const rule *r, const gp_yaml_pair *option, gp_e
 }
 
 static gp_status apply_rule(rule *r, gp_error *err) {
-    static const char *const known[] = {"freeze", "checkpoint", "init", NULL};
-    static const char *const later[] = {"lr_mult", "decay_mult", "sync", "tie", "phase", NULL};
+    static const char *const known[] = {"freeze", "checkpoint", "init", "sync", NULL};
+    static const char *const later[] = {"lr_mult", "decay_mult", "tie", "phase", NULL};
     bool of_params = false;
     memset(r->layers, 0, (size_t)layers_of(r->graph) * sizeof *r->layers);
     memset(r->params, 0, (size_t)r->graph->param_count * sizeof *r->params);

@@ -58,6 +58,17 @@ static gp_status open_channel(const gp_run *run, uint32_t edge, gp_error *err) {
     return GP_NEW(&channel->events, channel->slots, err);
 }
 
+static gp_status open_meetings(gp_run *run, gp_error *err) {
+    size_t count = (size_t)run->plan->stages->count;
+    run->meetings = aligned_alloc(_Alignof(gp_meeting), count * sizeof *run->meetings);
+    if (!run->meetings) return gp_fail(err, GP_MEMORY, "out of memory: the exchanges of %zu stages", count);
+    for (size_t s = 0; s < count; s++) {
+        run->meetings[s] = (gp_meeting){.events = {NULL}};
+        gp_signal_init(&run->meetings[s].posted);
+    }
+    return GP_OK;
+}
+
 static gp_status open_collectives(gp_run *run, gp_error *err) {
     const gp_stages *stages = run->plan->stages;
     size_t count = stages->collective_count * (size_t)stages->count;
@@ -82,6 +93,7 @@ gp_status gp_channels_open(gp_run *run, gp_error *err) {
         gp_signal_init(&run->channels[e].pulled);
     }
     for (size_t e = 0; e < edges; e++) GP_RETURN_IF_FAILED(open_channel(run, (uint32_t)e, err));
+    GP_RETURN_IF_FAILED(open_meetings(run, err));
     return open_collectives(run, err);
 }
 
@@ -92,6 +104,7 @@ void gp_channels_close(gp_run *run) {
     }
     free(run->channels);
     free(run->joinings);
+    free(run->meetings);
     gp_copy_orders_destroy(&run->orders);
 }
 
@@ -108,9 +121,11 @@ gp_status gp_channels_bytes(const gp_plan *plan, size_t *out, gp_error *err) {
         bytes += count_slots(plan, edge) * (sizeof(gp_copy_events) + events * EVENT);
     }
     gp_copy_orders_destroy(&orders);
-    for (int s = 0; s < plan->stages->count; s++)
-        bytes += plan->stages->collective_count *
-                 (sizeof(gp_joining) + (needs_events(plan->devices[plan->stage[s].worker].kind) ? 2 * EVENT : 0));
+    for (int s = 0; s < plan->stages->count; s++) {
+        size_t events = needs_events(plan->devices[plan->stage[s].worker].kind) ? 2 * EVENT : 0;
+        bytes += plan->stages->collective_count * (sizeof(gp_joining) + events) + sizeof(gp_meeting);
+        if (plan->stages->stage[s].group > 1) bytes += events;
+    }
     *out = bytes;
     return GP_OK;
 }
@@ -121,6 +136,12 @@ void gp_channels_wake(gp_run *run) {
         gp_signal_wake(&run->channels[e].pulled);
     }
     for (size_t i = 0; i < run->joining_count; i++) gp_signal_wake(&run->joinings[i].joined);
+    for (int s = 0; run->meetings && s < run->plan->stages->count; s++) gp_signal_wake(&run->meetings[s].posted);
+}
+
+/* Whether the stage is the worker's, and exchanges. */
+static bool meets(const gp_run *run, const gp_worker *worker, int stage) {
+    return run->plan->stage[stage].worker == worker->index && run->plan->stages->stage[stage].group > 1;
 }
 
 gp_status gp_channels_create_events(gp_worker *worker, gp_error *err) {
@@ -141,6 +162,9 @@ gp_status gp_channels_create_events(gp_worker *worker, gp_error *err) {
         GP_RETURN_IF_FAILED(kind->event_create(worker->device, false, &run->joinings[i].posted, err));
         GP_RETURN_IF_FAILED(kind->event_create(worker->device, false, &run->joinings[i].collected, err));
     }
+    for (int s = 0; s < run->plan->stages->count && needs_events(kind); s++)
+        for (int e = 0; e < 2 && meets(run, worker, s); e++)
+            GP_RETURN_IF_FAILED(kind->event_create(worker->device, false, &run->meetings[s].events[e], err));
     return GP_OK;
 }
 
@@ -162,6 +186,9 @@ void gp_channels_destroy_events(gp_worker *worker) {
         if (its->posted) kind_of(run, worker->index)->event_destroy(its->posted);
         if (its->collected) kind_of(run, worker->index)->event_destroy(its->collected);
     }
+    for (int s = 0; s < run->plan->stages->count; s++)
+        for (int e = 0; e < 2 && meets(run, worker, s); e++)
+            if (run->meetings[s].events[e]) kind_of(run, worker->index)->event_destroy(run->meetings[s].events[e]);
 }
 
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
@@ -260,6 +287,77 @@ gp_status gp_channel_collect(gp_worker *worker, const gp_mini_plan *mini, const 
                                  from->arena + move.source, move.bytes, err));
     }
     return join(worker, instr, true, err);
+}
+
+/* ---- exchanges within a pass ------------------------------------------------------------------------------------- */
+
+static gp_status post_part(gp_worker *worker, int stage, uint64_t number, gp_error *err) {
+    gp_meeting *meeting = &worker->run->meetings[stage];
+    gp_event *event = meeting->events[number % 2];
+    if (event)
+        GP_RETURN_IF_FAILED(
+            kind_of(worker->run, worker->index)->event_record(event, worker->queue[GP_QUEUE_COMPUTE], err));
+    gp_signal_raise(&meeting->posted, number);
+    return GP_OK;
+}
+
+static gp_status wait_for_part(gp_worker *worker, int from, uint64_t number, gp_error *err) {
+    gp_meeting *meeting = &worker->run->meetings[from];
+    const gp_event *event = meeting->events[number % 2];
+    GP_RETURN_IF_FAILED(gp_signal_wait(&meeting->posted, number, &worker->run->cancel, err));
+    if (!event) return GP_OK;
+    return kind_of(worker->run, worker->index)->stream_wait(worker->queue[GP_QUEUE_COMPUTE], event, err);
+}
+
+/* Replicas are on devices of one kind. What a part held is copied by the time that the next one but one is posted: its
+ * owner has waited for the one between, which stands after the copy. */
+gp_status gp_channel_exchange(gp_worker *worker, const gp_stage_plan *stage, const gp_exchange *exchange, int micro,
+                              size_t number, gp_error *err) {
+    gp_run *run = worker->run;
+    const gp_meeting *meeting = &run->meetings[stage->stage];
+    uint64_t in_all = (meeting->command << GP_MEETING_BITS) + meeting->before + number + 1;
+    gp_move move;
+    GP_RETURN_IF_FAILED(post_part(worker, stage->stage, in_all, err));
+    GP_RETURN_IF_FAILED(gp_far_offer(worker, stage, exchange, micro, err));
+    for (int i = 0; gp_exchange_move(run->plan, stage, exchange, micro, i, &move); i++) {
+        const gp_worker *from = &run->workers[run->plan->stage[move.from].worker];
+        if (gp_run_is_far(run, from->index)) {
+            GP_RETURN_IF_FAILED(gp_far_take(worker, stage->stage, move.from, err));
+            continue;
+        }
+        GP_RETURN_IF_FAILED(wait_for_part(worker, move.from, in_all, err));
+        GP_RETURN_IF_FAILED(pull(worker, worker->queue[GP_QUEUE_COMPUTE], worker->arena + move.offset, from,
+                                 from->arena + move.source, move.bytes, err));
+    }
+    return GP_OK;
+}
+
+static bool is_same_pass(const gp_instr *a, const gp_instr *b) {
+    return a->micro == b->micro && (a->op == GP_INSTR_FORWARD) == (b->op == GP_INSTR_FORWARD);
+}
+
+/* A new step begins at the beginning of the program. */
+static void begin_meetings(const gp_worker *worker, gp_meeting *meeting) {
+    if (meeting->command == worker->command) return;
+    meeting->command = worker->command;
+    meeting->before = meeting->after = 0;
+    meeting->pc = 0;
+}
+
+void gp_channel_begin_pass(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr) {
+    const gp_plan *plan = worker->run->plan;
+    gp_meeting *meeting = &worker->run->meetings[instr->stage];
+    int first = gp_stages_group(plan->stages, instr->stage);
+    const gp_program *program = &mini->programs->worker[plan->stage[first].worker];
+    if (!mini->training || !gp_instr_is_joint(plan->stages, instr)) return;
+    begin_meetings(worker, meeting);
+    while (meeting->pc < program->count) {
+        const gp_instr *there = &program->instrs[meeting->pc++];
+        if (there->stage != first || !gp_instr_is_joint(plan->stages, there)) continue;
+        meeting->before = meeting->after;
+        meeting->after += gp_instr_routine(mini, &plan->stage[first], there)->exchanges;
+        if (is_same_pass(there, instr)) return;
+    }
 }
 
 /* ---- waits ------------------------------------------------------------------------------------------------------- */

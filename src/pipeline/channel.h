@@ -33,6 +33,13 @@ GP_MUST_USE gp_status gp_channel_post(gp_worker *worker, const gp_mini_plan *min
 /* After the waits for all contributors. */
 GP_MUST_USE gp_status gp_channel_collect(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr,
                                          gp_error *err);
+/* An exchange within a pass, of statistics of batch norm: posts the stage's own part, waits for those of the other
+ * replicas, and copies them to their places. On the host it waits until these are issued, in the queue for the work
+ * itself. `number`: of the exchange in this pass, from 0. Cancellable. */
+GP_MUST_USE gp_status gp_channel_exchange(gp_worker *worker, const gp_stage_plan *stage, const gp_exchange *exchange,
+                                          int micro, size_t number, gp_error *err);
+/* Before a forward or backward pass: finds the numbers of its exchanges. */
+void gp_channel_begin_pass(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr);
 /* On the host: until the event of this command has been issued. */
 GP_MUST_USE gp_status gp_channel_wait(gp_worker *worker, const gp_mini_plan *mini, const gp_wait *wait, gp_error *err);
 /* After all other waits of a receive or a collect: until what other processes send has arrived. */

@@ -26,11 +26,19 @@ typedef struct early {
     uint32_t *items; /* instructions that receive */
 } early;
 
+/* A stage and a replica of its group in another process. Of sent messages two may be under way: the part of one
+ * exchange need not have gone when the next one is posted. */
+typedef struct peer {
+    uint64_t sent, received; /* messages so far */
+    gp_parcel out[2], in;    /* [number of the message % 2] */
+} peer;
+
 struct gp_far {
     int pieces;          /* of the mini-batch that has most */
     gp_parcel **parcels; /* [edge] one for each micro-batch; NULL: the edge does not lead to another process */
     pair **pairs;        /* [collective] */
     size_t *pair_counts; /* [collective] */
+    peer **peers;        /* [stage] one for each replica of its group; NULL: it exchanges with no other process */
     early *earlies;      /* [mini·workers + worker] */
     int early_count;
 };
@@ -53,8 +61,23 @@ static uint32_t collective_tag(const gp_plan *plan, size_t collective) {
     return tag < UINT32_MAX / 2 ? (uint32_t)tag : UINT32_MAX / 2;
 }
 
+static bool group_is_apart(const gp_plan *plan, int stage) {
+    int first = gp_stages_group(plan->stages, stage);
+    for (int s = first; s < first + plan->stages->stage[stage].group; s++)
+        if (plan->process[plan->stage[s].worker] != plan->process[plan->stage[stage].worker]) return true;
+    return false;
+}
+
+/* Of what a stage sends to the first replica of its group; those to the others follow. */
+static uint32_t exchange_tag(const gp_plan *plan, int stage) {
+    uint32_t tag = collective_tag(plan, plan->stages->collective_count);
+    for (int s = 0; s < stage; s++)
+        if (group_is_apart(plan, s)) tag += (uint32_t)plan->stages->stage[s].group;
+    return tag;
+}
+
 uint32_t gp_far_tags(const gp_plan *plan) {
-    return collective_tag(plan, plan->stages->collective_count);
+    return exchange_tag(plan, plan->stages->count);
 }
 
 /* ---- open, close ------------------------------------------------------------------------------------------------- */
@@ -118,6 +141,25 @@ static gp_status open_collective(gp_run *run, uint32_t collective, gp_error *err
         pairs[count] = (pair){.from = from, .to = to, .tag = tag + (uint32_t)i};
         run->far->pair_counts[collective] = ++count;
         GP_RETURN_IF_FAILED(open_pair(plan, collective, &pairs[count - 1], err));
+    }
+    return GP_OK;
+}
+
+static gp_status open_peers(gp_run *run, gp_error *err) {
+    const gp_plan *plan = run->plan;
+    GP_RETURN_IF_FAILED(GP_NEW(&run->far->peers, plan->stages->count, err));
+    for (int s = 0; s < plan->stages->count; s++) {
+        int group = plan->stages->stage[s].group;
+        if (gp_plan_stage_is_far(plan, s) || !group_is_apart(plan, s)) continue;
+        peer *peers = aligned_alloc(_Alignof(peer), (size_t)group * sizeof *peers);
+        if (!peers) return gp_fail(err, GP_MEMORY, "out of memory: messages of %d replicas", group);
+        run->far->peers[s] = peers;
+        for (int i = 0; i < group; i++) {
+            peers[i] = (peer){.sent = 0};
+            gp_parcel_init(&peers[i].out[0]);
+            gp_parcel_init(&peers[i].out[1]);
+            gp_parcel_init(&peers[i].in);
+        }
     }
     return GP_OK;
 }
@@ -204,6 +246,7 @@ gp_status gp_far_open(gp_run *run, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_NEW(&run->far->pair_counts, plan->stages->collective_count, err));
     for (size_t c = 0; c < plan->stages->collective_count; c++)
         GP_RETURN_IF_FAILED(open_collective(run, (uint32_t)c, err));
+    GP_RETURN_IF_FAILED(open_peers(run, err));
     return open_earlies(run, err);
 }
 
@@ -218,6 +261,8 @@ void gp_far_close(gp_run *run) {
         }
         free(far->pairs[c]);
     }
+    for (int s = 0; far->peers && s < run->plan->stages->count; s++) free(far->peers[s]);
+    free(far->peers);
     for (int i = 0; i < far->early_count; i++) {
         free(far->earlies[i].first);
         free(far->earlies[i].items);
@@ -348,6 +393,54 @@ gp_status gp_far_collect(gp_worker *worker, const gp_mini_plan *mini, const gp_i
     return GP_OK;
 }
 
+/* ---- exchanges within a pass ------------------------------------------------------------------------------------- */
+
+static peer *peer_of(const gp_run *run, int stage, int other) {
+    return &run->far->peers[stage][other - gp_stages_group(run->plan->stages, stage)];
+}
+
+/* The own part to a replica, and its part to its place. The message before the last one has gone: the other replica has
+ * answered the one after it. */
+static gp_status trade_part(gp_worker *worker, int stage, const gp_move *move, const void *own, gp_error *err) {
+    gp_run *run = worker->run;
+    int other = move->from, first = gp_stages_group(run->plan->stages, stage);
+    peer *its = peer_of(run, stage, other);
+    gp_parcel *out = &its->out[++its->sent % 2];
+    GP_RETURN_IF_FAILED(gp_parcel_wait(out, &run->cancel, err));
+    gp_wire_receive(run->wire, &its->in, ++its->received, process_of(run, other),
+                    exchange_tag(run->plan, other) + (uint32_t)(stage - first), worker->arena + move->offset,
+                    move->bytes);
+    gp_wire_send(run->wire, out, its->sent, process_of(run, other),
+                 exchange_tag(run->plan, stage) + (uint32_t)(other - first), own, move->bytes);
+    return GP_OK;
+}
+
+gp_status gp_far_offer(gp_worker *worker, const gp_stage_plan *stage, const gp_exchange *exchange, int micro,
+                       gp_error *err) {
+    const gp_run *run = worker->run;
+    gp_move move;
+    if (!run->far || !run->far->peers[stage->stage]) return GP_OK;
+    const char *own = worker->arena + gp_exchange_own(run->plan, stage, exchange, micro);
+    for (int i = 0; gp_exchange_move(run->plan, stage, exchange, micro, i, &move); i++)
+        if (gp_plan_stage_is_far(run->plan, move.from))
+            GP_RETURN_IF_FAILED(trade_part(worker, stage->stage, &move, own, err));
+    return GP_OK;
+}
+
+gp_status gp_far_take(gp_worker *worker, int stage, int from, gp_error *err) {
+    peer *its = peer_of(worker->run, stage, from);
+    GP_RETURN_IF_FAILED(gp_parcel_wait(&its->in, &worker->run->cancel, err));
+    return gp_parcel_wait(&its->out[(its->sent + 1) % 2], &worker->run->cancel, err);
+}
+
+static gp_status wait_for_peers(gp_worker *worker, int stage, gp_error *err) {
+    const gp_run *run = worker->run;
+    for (int i = 0; run->far->peers[stage] && i < run->plan->stages->stage[stage].group; i++)
+        for (int p = 0; p < 2; p++)
+            GP_RETURN_IF_FAILED(gp_parcel_wait(&run->far->peers[stage][i].out[p], &run->cancel, err));
+    return GP_OK;
+}
+
 /* ---- what has gone ----------------------------------------------------------------------------------------------- */
 
 static gp_status wait_part(gp_worker *worker, uint32_t collective, int from, int to, gp_error *err) {
@@ -370,6 +463,8 @@ gp_status gp_far_wait_gone(gp_worker *worker, const gp_wait *wait, gp_error *err
 gp_status gp_far_finish(gp_worker *worker, const gp_mini_plan *mini, gp_error *err) {
     const gp_run *run = worker->run;
     const gp_program *program = &mini->programs->worker[worker->index];
+    for (int s = 0; run->far && s < run->plan->stages->count; s++)
+        if (run->plan->stage[s].worker == worker->index) GP_RETURN_IF_FAILED(wait_for_peers(worker, s, err));
     for (size_t pc = 0; run->far && pc < program->count; pc++) {
         const gp_instr *instr = &program->instrs[pc];
         if (instr->op == GP_INSTR_SEND && gp_far_has_edge(run, instr->edge))

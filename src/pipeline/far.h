@@ -29,6 +29,12 @@ GP_MUST_USE gp_status gp_far_receive(gp_worker *worker, const gp_mini_plan *mini
 void gp_far_post(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr);
 /* Waits for the parts of all contributors in other processes. */
 GP_MUST_USE gp_status gp_far_collect(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err);
+/* An exchange within a pass: begins to send the stage's own part to the replicas in other processes, and to receive
+ * theirs. Waits for nothing that has not been answered. */
+GP_MUST_USE gp_status gp_far_offer(gp_worker *worker, const gp_stage_plan *stage, const gp_exchange *exchange,
+                                   int micro, gp_error *err);
+/* Waits for the part of one of them, and until the own part of the exchange before has gone to it. */
+GP_MUST_USE gp_status gp_far_take(gp_worker *worker, int stage, int from, gp_error *err);
 /* PULLED and COLLECTED by a stage of another process: until the messages of this step to it have gone. */
 GP_MUST_USE gp_status gp_far_wait_gone(gp_worker *worker, const gp_wait *wait, gp_error *err);
 /* Until all messages of the step have gone. */

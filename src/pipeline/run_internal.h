@@ -73,6 +73,20 @@ typedef struct gp_joining {
     gp_event *posted, *collected; /* of the member's device; NULL: it does at once what it is given */
 } gp_joining;
 
+/* A stage in the exchanges of its group. They are numbered as the group's first replica has them, which has samples of
+ * all micro-batches of which another one has some. The signal says which the stage has posted its part for; of events
+ * there are two, so that one can be recorded while the last is still waited for. */
+typedef struct gp_meeting {
+    gp_signal posted;    /* command << GP_MEETING_BITS | number in the step, from 1 */
+    gp_event *events[2]; /* [number % 2]; of the stage's device; NULL: it does at once what it is given */
+    /* The pass that the stage computes, and where the first replica's program has it. Its worker's thread only. */
+    uint64_t command;
+    uint64_t before, after; /* exchanges of the step before the pass, and with it */
+    size_t pc;              /* behind it */
+} gp_meeting;
+
+enum { GP_MEETING_BITS = 28 };
+
 typedef struct gp_spans gp_spans; /* pipeline/spans.h */
 typedef struct gp_far gp_far;     /* pipeline/far.h */
 typedef struct gp_team gp_team;   /* pipeline/team.h */
@@ -122,6 +136,7 @@ struct gp_run {
     gp_channel *channels; /* [edge] */
     gp_joining *joinings; /* [collective·stages + stage] */
     size_t joining_count;
+    gp_meeting *meetings; /* [stage] */
 };
 
 /* Whether a worker is one of another process. Such a worker has no thread, device and arena here. */

@@ -30,6 +30,7 @@ static gp_status compute(gp_worker *worker, const gp_mini_plan *mini, const gp_i
     const gp_plan *plan = worker->run->plan;
     const gp_routine *routines[GP_INSTR_ROUTINES];
     int count = gp_instr_routines(plan, mini, instr, routines);
+    gp_channel_begin_pass(worker, mini, instr);
     int64_t first = gp_mini_share(mini, &plan->stages->stage[instr->stage], instr->micro).first;
     for (int r = 0; r < count; r++)
         GP_RETURN_IF_FAILED(gp_worker_routine(worker, &plan->stage[instr->stage], routines[r], instr, first, err));

@@ -1,6 +1,7 @@
 /* Routines on a device: bound op after bound op is enqueued. */
 #include <stdio.h>
 
+#include "pipeline/channel.h"
 #include "pipeline/notes.h"
 #include "pipeline/places.h"
 #include "pipeline/run_internal.h"
@@ -15,7 +16,8 @@ typedef struct run_site {
     const gp_instr *instr;
     gp_bases bases;
     gp_op_args args;
-    bool marks; /* the device is told which layer each op is for */
+    bool marks;       /* the device is told which layer each op is for */
+    size_t exchanges; /* that it has been through */
 } run_site;
 
 /* Part after part, so that what each makes can be looked at. */
@@ -42,12 +44,15 @@ static gp_status run_whole(const run_site *site, const gp_exec_op *op, const gp_
     return worker->run->watches ? gp_watch_op(worker, op, bound->operands, site->instr, err) : GP_OK;
 }
 
-static gp_status run_op(const run_site *site, const gp_exec_op *op, gp_error *err) {
+static gp_status run_op(run_site *site, const gp_exec_op *op, gp_error *err) {
     gp_worker *worker = site->worker;
     gp_device_op bound;
     gp_bind_op(&worker->bindings, &site->bases, op, &bound);
     bool parts = worker->run->watches && op->part_count > 0;
-    gp_status status = parts ? watch_parts(site, op, &bound, err) : run_whole(site, op, &bound, err);
+    gp_status status = GP_OK;
+    if (op->exchange.count > 0)
+        status = gp_channel_exchange(worker, site->stage, &op->exchange, site->instr->micro, site->exchanges++, err);
+    if (status == GP_OK) status = parts ? watch_parts(site, op, &bound, err) : run_whole(site, op, &bound, err);
     if (status == GP_OK) return GP_OK;
     if (op->node < 0) return gp_error_context(err, "%s: ", gp_op_name(op->prepared->desc.kind));
     return gp_error_context(err, "layer \"%s\": ", worker->run->plan->graph->nodes[op->node].name);
@@ -110,7 +115,7 @@ static void mark_ops(const run_site *site, size_t first, int count) {
     site->stage->spec.kind->mark_begin(text);
 }
 
-static gp_status run_ops(const run_site *site, size_t first, int count, gp_error *err) {
+static gp_status run_ops(run_site *site, size_t first, int count, gp_error *err) {
     const gp_exec_op *op = &site->routine->ops[first];
     if (op->when == gp_instr_skips(site->instr)) return GP_OK;
     if (site->marks) mark_ops(site, first, count);

@@ -22,7 +22,9 @@ size_t gp_plan_offset(const gp_plan *plan, const gp_stage_plan *stage, const gp_
         return stage->base + stage->frame_base[frame] + slots->slot[frame] * stage->frame_stride[frame] +
                address.offset;
     }
-    case GP_AREA_FIXED: return stage->base + address.offset + address.per_micro * (size_t)micro;
+    case GP_AREA_FIXED:
+    case GP_AREA_TURNS:
+        return stage->base + address.offset + address.per_micro * gp_address_micros(&address, (size_t)micro);
     case GP_AREA_TRANSIENT: return plan->transient_base[stage->worker] + address.offset;
     case GP_AREA_EVALUATE: return plan->evaluation_base[stage->worker] + address.offset;
     case GP_AREA_NONE:
@@ -88,7 +90,8 @@ static gp_address copy_address(const gp_plan *plan, const gp_sized *sized, const
 
 /* Statistics that a collective carries. */
 static bool carries(const gp_plan *plan, const gp_collective *collective, const gp_stats_plan *stats) {
-    return stats->merged && (stats->node == plan->graph->node_count - 1) == (collective->part == GP_PART_LOSSES);
+    return stats->flags & GP_STATS_MERGED &&
+           (stats->node == plan->graph->node_count - 1) == (collective->part == GP_PART_LOSSES);
 }
 
 /* Ranges of memory that a contributor's part is made of. A replica without samples has found nothing; but its sums of
@@ -229,6 +232,31 @@ bool gp_instr_move(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr
     if (!gp_instr_has_edge(instr) || i > 0) return false;
     *out = copy_move(plan, mini, instr);
     return true;
+}
+
+/* Where the part of a replica lies on a stage. */
+static size_t part_offset(const gp_stage_plan *stage, const gp_exchange *exchange, int replica, int micro) {
+    const gp_stats_plan *stats = &stage->stats[exchange->stats];
+    size_t place = stats->flags & GP_STATS_TURNS ? (size_t)micro & 1 : (size_t)micro;
+    return stage->base + stats->offset + place * stats->stride + (size_t)replica * stats->bytes;
+}
+
+bool gp_exchange_move(const gp_plan *plan, const gp_stage_plan *stage, const gp_exchange *exchange, int micro, int i,
+                      gp_move *out) {
+    int own = plan->stages->stage[stage->stage].replica;
+    int replica = exchange->first + i + (exchange->first + i >= own);
+    if (replica >= exchange->first + exchange->count) return false;
+    int from = stage->stage - own + replica;
+    *out = (gp_move){.from = from,
+                     .value = -1,
+                     .offset = part_offset(stage, exchange, replica, micro),
+                     .source = part_offset(&plan->stage[from], exchange, replica, micro),
+                     .bytes = stage->stats[exchange->stats].bytes};
+    return true;
+}
+
+size_t gp_exchange_own(const gp_plan *plan, const gp_stage_plan *stage, const gp_exchange *exchange, int micro) {
+    return part_offset(stage, exchange, plan->stages->stage[stage->stage].replica, micro);
 }
 
 size_t gp_instr_bytes(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr) {

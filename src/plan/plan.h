@@ -184,6 +184,12 @@ typedef struct gp_move {
 /* The i-th range, from 0, of a load, send, receive, post or collect. Moves of a stage without parameters have 0 bytes.
  * False: the instruction has no more. */
 bool gp_instr_move(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, int i, gp_move *out);
+/* The i-th range, from 0, that a stage copies in an exchange: from each of the other replicas, in order. False: there
+ * are no more. */
+bool gp_exchange_move(const gp_plan *plan, const gp_stage_plan *stage, const gp_exchange *exchange, int micro, int i,
+                      gp_move *out);
+/* Where the stage's own part lies. */
+size_t gp_exchange_own(const gp_plan *plan, const gp_stage_plan *stage, const gp_exchange *exchange, int micro);
 /* Bytes of all its ranges. */
 size_t gp_instr_bytes(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr);
 

@@ -100,6 +100,37 @@ static void write_collectives(const gp_report *report) {
     }
 }
 
+/* What a replica copies within the passes of a mini-batch. */
+static size_t exchanged_bytes(const gp_report *report, int stage) {
+    const gp_plan *plan = report->plan;
+    const gp_mini_plan *mini = &plan->minis[report->mini];
+    const gp_program *program = &mini->programs->worker[plan->stage[stage].worker];
+    size_t sum = 0;
+    for (size_t pc = 0; pc < program->count; pc++) {
+        const gp_instr *instr = &program->instrs[pc];
+        const gp_routine *routine = gp_instr_routine(mini, &plan->stage[stage], instr);
+        gp_move move;
+        for (size_t o = 0; instr->stage == stage && routine && o < routine->count; o++)
+            for (int i = 0;
+                 gp_exchange_move(plan, &plan->stage[stage], &routine->ops[o].exchange, instr->micro, i, &move); i++)
+                sum += move.bytes;
+    }
+    return sum;
+}
+
+static void write_exchanges(const gp_report *report) {
+    const gp_stages *stages = report->plan->stages;
+    for (int n = stages->numbers - 1; n >= 0 && is_training(report); n--) {
+        int first = stages->first[n];
+        if (stages->stage[first].group == 1) continue;
+        fputs("  ", report->out);
+        gp_report_cell(report->out, "exchange", 12, false);
+        gp_report_cell(report->out, "batch norm of replicas, in passes", 38, false);
+        fprintf(report->out, "%6d … %-6d", first, first + stages->stage[first].replicas - 1);
+        write_bytes(report, exchanged_bytes(report, first));
+    }
+}
+
 static void write_kind(const gp_report *report, gp_edge_kind kind) {
     const gp_stages *stages = report->plan->stages;
     size_t sum = 0, most = 0, largest = 0;
@@ -151,4 +182,5 @@ void gp_report_copies(const gp_report *report) {
     else
         write_edges(report);
     write_collectives(report);
+    write_exchanges(report);
 }

@@ -186,6 +186,13 @@ static inline bool gp_instr_is_backward(const gp_instr *instr) {
     return gp_instr_begins_backward(instr) || gp_instr_ends_backward(instr);
 }
 
+/* Whether an instruction of a program that trains is a pass that a group of replicas computes together
+ * (gp_stage.group).
+ */
+static inline bool gp_instr_is_joint(const gp_stages *stages, const gp_instr *instr) {
+    return stages->stage[instr->stage].group > 1 && (instr->op == GP_INSTR_FORWARD || gp_instr_begins_backward(instr));
+}
+
 /* The queues of a device: copies run in queues of their own, beside computations. */
 typedef enum gp_queue {
     GP_QUEUE_COMPUTE, /* and what is sent: an event behind what made it; collectives */

@@ -205,7 +205,7 @@ static gp_status go_on(gp_player *p, gp_agent *a, gp_error *err) {
             continue;
         }
         double time = a->clock;
-        if (!gp_player_waits_over(p, a, &time)) return GP_OK;
+        if (!gp_player_waits_over(p, a, &time) || !gp_player_join_group(p, a, &time)) return GP_OK;
         GP_RETURN_IF_FAILED(carry_out(p, a, instr, time, err));
     }
     return GP_OK;
@@ -261,6 +261,9 @@ static gp_status say_deadlock(const gp_player *p, const gp_agent *a, gp_error *e
         return gp_programs_refuse(p->programs, a->worker, a->pc, err,
                                   "deadlock: waits at a barrier that only %d of %d workers reach", p->meeting,
                                   p->threads);
+    if (a->sleeps == GP_IN_GROUP)
+        return gp_programs_refuse(p->programs, a->worker, a->pc, err,
+                                  "deadlock: the other replicas with which it synchronises batch norm never come here");
     char text[GP_EVENT_TEXT];
     if (a->sleeps == GP_ON_EVENT)
         return gp_programs_refuse(p->programs, a->worker, a->pc, err, "deadlock: waits until %s, which never happens",
@@ -319,6 +322,7 @@ static gp_status prepare(gp_player *p, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_play_begin(p->programs, p->request.timeline, false, &p->play, err));
     GP_RETURN_IF_FAILED(GP_NEW(&p->when, events, err));
     for (size_t i = 0; i < events; i++) p->when[i] = NAN;
+    GP_RETURN_IF_FAILED(GP_NEW(&p->groups, 2 * p->stages->count, err));
     if (p->request.channels) GP_RETURN_IF_FAILED(gp_channels_init(&p->channels, p->stages, p->programs, err));
     GP_RETURN_IF_FAILED(gp_messages_init(&p->messages, &p->request, err));
     share_processors(p);
@@ -341,6 +345,7 @@ gp_status gp_play_run(const gp_play_request *request, gp_play **out, gp_error *e
     free(p.sharing.jobs.items);
     for (int w = 0; p.marks && w < p.programs->workers; w++) free(p.marks[w]);
     free(p.marks);
+    free(p.groups);
     free(p.agents);
     free(p.first);
     free(p.awake);

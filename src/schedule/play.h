@@ -1,6 +1,7 @@
 /* Plays programs without devices: when each instruction would start and end, given how long each takes.
  *
- * Waits, barriers and the order on each worker are those of the executor, read from the same programs. It is how slots
+ * Waits, barriers and the order on each worker are those of the executor, read from the same programs. A pass that
+ * replicas compute together begins on all of them when all can begin it. It is how slots
  * find their lives, how the validator proves that nothing deadlocks, what --plan expects of a step, and what
  * gpipe-balance compares schedules by. Pure; one thread.
  */

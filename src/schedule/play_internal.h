@@ -8,7 +8,15 @@
 #include "schedule/sharing.h"
 
 /* GP_ASKS: for a channel or for processors. */
-typedef enum gp_sleep_kind { GP_AWAKE, GP_ON_EVENT, GP_ON_MARK, GP_ON_MESSAGES, GP_IN_BARRIER, GP_ASKS } gp_sleep_kind;
+typedef enum gp_sleep_kind {
+    GP_AWAKE,
+    GP_ON_EVENT,
+    GP_ON_MARK,
+    GP_ON_MESSAGES,
+    GP_IN_BARRIER,
+    GP_IN_GROUP,
+    GP_ASKS
+} gp_sleep_kind;
 
 /* In place of an agent that asks: a part of a collective. */
 #define GP_OF_MESSAGE UINT32_MAX
@@ -21,9 +29,18 @@ typedef struct gp_agent {
     size_t barriers; /* that it has passed */
     double clock;    /* the last of its instructions is over; GP_ASKS: its instruction may begin */
     gp_sleep_kind sleeps;
-    size_t until; /* GP_ON_EVENT: its number; GP_ON_MARK: the mark; GP_ON_MESSAGES: the event of the collector */
+    bool joined; /* its group may compute the pass that comes */
+    /* GP_ON_EVENT: its number; GP_ON_MARK: the mark; GP_ON_MESSAGES: the event of the collector; GP_IN_GROUP: which of
+     * `groups` */
+    size_t until;
     const gp_wait *event; /* GP_ON_EVENT */
 } gp_agent;
+
+/* Replicas that compute a pass together: those that could begin it. */
+typedef struct gp_play_group {
+    int arrived;
+    double time; /* of the last one */
+} gp_play_group;
 
 typedef struct gp_player {
     gp_play_request request;
@@ -35,9 +52,10 @@ typedef struct gp_player {
     int threads;      /* agents that meet in barriers */
     int meeting;
     double meeting_time;
-    double *when;   /* [number of the event] when it happened; NaN: not yet */
-    double **marks; /* [worker][mark], likewise; NULL: no queues */
-    int *awake;     /* agents that can go on */
+    gp_play_group *groups; /* [2·stage of the group's first replica + 1 of the last micro-batch] */
+    double *when;          /* [number of the event] when it happened; NaN: not yet */
+    double **marks;        /* [worker][mark], likewise; NULL: no queues */
+    int *awake;            /* agents that can go on */
     int awake_count;
     gp_heap asks;   /* copies that ask for their channel, and jobs that ask for processors */
     uint64_t asked; /* for a channel, so far */
@@ -58,5 +76,7 @@ void gp_player_happened(gp_player *p, gp_wait event, double time);
 bool gp_player_events_over(gp_player *p, gp_agent *a, const gp_worker_waits *waits, size_t at, double *time);
 /* The same for all that the agent's next instruction waits for. */
 bool gp_player_waits_over(gp_player *p, gp_agent *a, double *time);
+/* A pass that replicas compute together begins when all can. False: the agent sleeps until then. */
+bool gp_player_join_group(gp_player *p, gp_agent *a, double *time);
 
 #endif

@@ -70,7 +70,8 @@ static gp_status create(int numbers, const int *replicas, gp_stages **out, gp_er
     for (int n = 0, s = 0; n < numbers; n++) {
         int its = replicas ? replicas[n] : 1;
         stages->first[n] = s;
-        for (int r = 0; r < its; r++) stages->stage[s++] = (gp_stage){.number = n, .replica = r, .replicas = its};
+        for (int r = 0; r < its; r++)
+            stages->stage[s++] = (gp_stage){.number = n, .replica = r, .replicas = its, .group = 1};
     }
     return GP_OK;
 }
@@ -95,6 +96,30 @@ static gp_status place_nodes(gp_stages *stages, const int64_t *layers, gp_error 
     if (placed != graph->layer_count)
         return gp_fail(err, GP_CONFIG, "balance: %d layers are given to the stages, but the model has %d", placed,
                        graph->layer_count);
+    return GP_OK;
+}
+
+static int least_common_multiple(int a, int b) {
+    int multiple = a;
+    while (multiple % b != 0) multiple += a;
+    return multiple;
+}
+
+/* Groups of several layers that are not within one another make one together. */
+static gp_status add_group(gp_stage *stage, const gp_node *node, gp_error *err) {
+    int group = gp_layer_group(node->layer, stage->replicas);
+    if (stage->replicas % group == 0) {
+        for (int r = 0; r < stage->replicas; r++) stage[r].group = least_common_multiple(stage[r].group, group);
+        return GP_OK;
+    }
+    gp_fail(err, GP_CONFIG, "sync: %d does not divide the %d replicas of stage %d", group, stage->replicas,
+            stage->number);
+    return gp_node_error(node, err);
+}
+
+static gp_status find_groups(gp_stages *stages, gp_error *err) {
+    for (int n = 0; n < stages->graph->node_count; n++)
+        GP_RETURN_IF_FAILED(add_group(&stages->stage[stages->stage_of_node[n]], &stages->graph->nodes[n], err));
     return GP_OK;
 }
 
@@ -301,6 +326,7 @@ static gp_status fill(gp_stages *stages, const gp_stages_request *request, gp_er
     stages->shards = request->shards;
     GP_RETURN_IF_FAILED(GP_NEW(&stages->stage_of_node, request->graph->node_count, err));
     GP_RETURN_IF_FAILED(place_nodes(stages, request->layers, err));
+    GP_RETURN_IF_FAILED(find_groups(stages, err));
     for (int v = 0; v < request->graph->value_count; v++) GP_RETURN_IF_FAILED(find_takes(stages, v, err));
     GP_RETURN_IF_FAILED(add_forward_edges(stages, request, err));
     GP_RETURN_IF_FAILED(add_gradient_edges(stages, request, err));

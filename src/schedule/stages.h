@@ -23,6 +23,10 @@
  * replica, which adds them up. No part is added to another one before all are there, so that a sum
  * depends neither on the cut, nor on the transport, nor on who comes first.
  *
+ * Within a forward or backward pass that trains, replicas may exchange statistics of batch norm: each group of them
+ * computes the pass together, and none ends it before all have begun it. These exchanges are no collectives: they
+ * follow from the passes, and stand in no program.
+ *
  * The loss stands on the last stage. A parameter with uses on several stages would contribute one part for each use, in
  * order of use.
  *
@@ -90,6 +94,7 @@ typedef struct gp_collective {
 typedef struct gp_stage {
     int number;                 /* of the stage that it is a replica of, in the order of the layers */
     int replica, replicas;      /* which one, and how many that stage has */
+    int group;                  /* so many neighbouring replicas compute each pass together; 1: none does */
     int first_node, node_count; /* of the graph; the last stage has the loss too */
     bool loads_input, loads_target;
     gp_indices takes;   /* values used here and made elsewhere, input and target included; ascending */
@@ -142,6 +147,10 @@ static inline int gp_stages_root(const gp_stages *stages) {
 /* Whether the stage updates a part of its parameters, and other replicas the rest. */
 static inline bool gp_stage_shards(const gp_stages *stages, int stage) {
     return stages->shards && stages->stage[stage].replicas > 1;
+}
+/* The first replica of a stage's group. */
+static inline int gp_stages_group(const gp_stages *stages, int stage) {
+    return stage - stages->stage[stage].replica % stages->stage[stage].group;
 }
 /* Whether a collective's member contributes, and collects too. */
 static inline bool gp_collective_is_mutual(const gp_collective *collective) {

@@ -484,6 +484,41 @@ static gp_status check_copies(const gp_checker *c, gp_error *err) {
     return GP_OK;
 }
 
+/* The next pass of a stage, from `*at` on, that its group computes together, of micro-batches of which another one has
+ * samples; false: there are no more. */
+static bool next_joint(gp_checker *c, int stage, gp_micros micros, size_t *at) {
+    for (; *at < c->first[stage + 1]; ++*at) {
+        look_at(c, gp_programs_worker(c->programs, stage), c->pcs[*at]);
+        if (gp_instr_is_joint(c->stages, c->instr) && gp_micros_have(micros, c->instr->micro)) return true;
+    }
+    return false;
+}
+
+/* Each exchange of a replica meets the one of the same pass on the others. The first one of a group has samples of all
+ * micro-batches of which another one has some. */
+static gp_status check_group(gp_checker *c, int stage, gp_error *err) {
+    int first = gp_stages_group(c->stages, stage);
+    gp_micros micros = gp_micros_of_stage(gp_programs_pieces(c->programs), &c->stages->stage[stage]);
+    for (size_t a = c->first[first], b = c->first[stage]; next_joint(c, first, micros, &a); a++, b++) {
+        gp_instr wanted = *c->instr;
+        char text[GP_INSTR_TEXT];
+        if (!next_joint(c, stage, micros, &b)) return gp_fail(err, GP_INTERNAL, "stage %d has too few passes", stage);
+        bool forward = c->instr->op == GP_INSTR_FORWARD;
+        if (c->instr->micro == wanted.micro && forward == (wanted.op == GP_INSTR_FORWARD)) continue;
+        return refuse(c, err,
+                      "comes where stage %d, with which it synchronises batch norm, has %s: replicas that synchronise "
+                      "must have forwards and backwards in the same order",
+                      first, gp_instr_text(text, &wanted));
+    }
+    return GP_OK;
+}
+
+static gp_status check_groups(gp_checker *c, gp_error *err) {
+    for (int s = 0; s < c->stages->count && c->programs->training; s++)
+        if (gp_stages_group(c->stages, s) != s) GP_RETURN_IF_FAILED(check_group(c, s, err));
+    return GP_OK;
+}
+
 static gp_status check_deadlock(const gp_checker *c, gp_error *err) {
     gp_waits *waits = NULL;
     gp_play *play = NULL;
@@ -512,6 +547,7 @@ static gp_status check_all(gp_checker *c, gp_error *err) {
     for (int s = 0; s < c->stages->count; s++) GP_RETURN_IF_FAILED(check_stage(c, s, err));
     GP_RETURN_IF_FAILED(check_copies(c, err));
     GP_RETURN_IF_FAILED(gp_check_collectives(c, err));
+    GP_RETURN_IF_FAILED(check_groups(c, err));
     return check_deadlock(c, err);
 }
 

@@ -2,8 +2,8 @@
  *
  * Every forward has one backward and, where it does not keep, one recompute between them; every send its receive; no
  * slot has two lives at once; nothing is read before it was written; backward accumulates in the declared order on
- * every stage; barriers are equal; one step, last; no cycle and no deadlock; a replica with an empty share computes and
- * copies nothing. Pure; one thread.
+ * every stage; replicas that synchronise batch norm have their passes in the same order; barriers are equal; one step,
+ * last; no cycle and no deadlock; a replica with an empty share computes and copies nothing. Pure; one thread.
  */
 #ifndef GP_SCHEDULE_VALIDATE_H
 #define GP_SCHEDULE_VALIDATE_H

@@ -769,6 +769,43 @@ class Replicas(Group):
                       "larger batch or fewer replicas or micro_batches, so that every share has 2 samples or more, or none "
                       "(data.drop_last leaves out a last mini-batch that is too small)\n", process.err)
 
+    def test_batch_norm_over_the_replicas(self):
+        """Replicas that synchronise find what one device finds, within rounding; the bits depend on the shares alone."""
+        model = ["--set", "model.layers=[{conv: {out: 4, kernel: 3}}, batch_norm, relu, flatten, {linear: 6}, batch_norm, relu, "
+                 "{linear: 3}]"]
+        model += ["--set", "data.batch=18", "--set", "train={epochs: 2}"]
+        sync = [*model, "--set", "model.rules={batch_norm: {sync: true}}"]
+
+        def losses(folder):
+            return [line["loss"] for line in read_lines(folder) if line["event"] == "step"]
+        whole, apart = (losses(self.train_on(devices, *model)) for devices in ("[cpu]", "[[cpu, cpu]]"))
+        one = self.train_on("[[cpu, cpu]]", *sync)
+        self.assertLess(max(abs(a - b) for a, b in zip(losses(one), whole, strict=True)), 1e-5)
+        self.assertGreater(max(abs(a - b) for a, b in zip(apart, whole, strict=True)), 1e-3)
+        for devices, *changes in [("[[cpu, cpu], [cpu, cpu]]",), ("[cpu, cpu]", "--set", "pipeline.replicas=2"),
+                                  ("[[cpu, cpu]]", "--set", "pipeline.checkpoint=always")]:
+            with self.subTest(devices=devices, changes=changes):
+                folder = self.train_on(devices, *sync, *changes)
+                self.assertEqual(read_model(folder), read_model(one))
+                self.assertEqual(results(folder), results(one))
+        with open(os.path.join(one, "config.yaml")) as file:
+            self.assertIn("\n  rules:\n    batch_norm:\n      sync: true\n", file.read())
+        again = self.path("again")
+        self.expect(["-q", "-o", again, os.path.join(one, "config.yaml")], 0)
+        self.assertEqual(read_model(again), read_model(one))
+        if os.environ.get("GP_TEST_MPI") and shutil.which("mpirun"):
+            apart = self.path("apart")
+            subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2", PROGRAM, "-q", "-o", apart, "c.yaml",
+                            *self.TWICE, *sync, "--set", "pipeline.devices=[[cpu, cpu]]"], cwd=self.folder, check=True,
+                           timeout=self.patience)
+            self.assertEqual(read_model(apart), read_model(one))
+        out = self.expect(["--plan", "c.yaml", *self.TWICE, *sync, "--set", "pipeline.devices=[[cpu, cpu]]"], 0).out
+        # 9 samples: forward 3 and backward 2 numbers for 4 + 6 channels, of two micro-batches, from one other replica.
+        self.assertRegex(out, r"  exchange    batch norm of replicas, in passes +0 … 1 +400 ")
+        self.write("four.yaml", CONFIG.replace("    - flatten", "    - batch_norm: {sync: 4}\n    - flatten"))
+        self.expect(["--plan", "four.yaml", *self.TWICE, "--set", "pipeline.devices=[[cpu, cpu]]"], 2,
+                    "gpipe-train: four.yaml:10:7: batch_norm \"6\": sync: 4 does not divide the 2 replicas of stage 0\n")
+
 
 class Signals(Group):
     """Ctrl-C and SIGTERM."""

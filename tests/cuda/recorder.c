@@ -117,11 +117,15 @@ static host_thread *this_thread(void) {
     return thread;
 }
 
-static void set_fault(const char *what, const char *mark, const char *label, int device) {
-    it.broken = true;
+static void note_fault(const char *what, const char *mark, const char *label, int device) {
     it.fault = (recorder_fault){.what = what, .device = device};
     memcpy(it.fault.mark, mark, MARK);
     memcpy(it.fault.label, label, RECORDER_LABEL);
+}
+
+static void set_fault(const char *what, const char *mark, const char *label, int device) {
+    it.broken = true;
+    note_fault(what, mark, label, device);
 }
 
 static bool is_lost(int device) {
@@ -423,7 +427,10 @@ static gp_status event_record(gp_cuda_event *event, gp_cuda_stream *stream, gp_e
 
 static gp_status do_wait(gp_cuda_stream *stream, const gp_cuda_event *event, gp_error *err) {
     if (event->record == 0) return refuse(err, "a stream waits for an event that nobody has recorded");
-    if (it.counts.waits++ == it.options.without_wait) return GP_OK;
+    if (it.counts.waits++ == it.options.without_wait) {
+        note_fault("wait", this_thread()->mark, this_thread()->label, stream->device);
+        return GP_OK;
+    }
     clock_join(&stream->now, &event->at);
     work w = {.kind = WAIT, .record = event->record - 1};
     GP_RETURN_IF_FAILED(enqueue(stream, "wait", &w, err));

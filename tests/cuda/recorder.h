@@ -40,8 +40,8 @@ typedef struct recorder_counts {
 
 enum { RECORDER_LABEL = 96 };
 
-/* What was made to fail: the call, or the kernel or op; the mark and the label that its thread had set, "" where none;
- * on which device. */
+/* What was made to fail, or left out ("wait"): the call, or the kernel or op; the mark and the label that its thread
+ * had set, "" where none; on which device. */
 typedef struct recorder_fault {
     const char *what; /* NULL: nothing was */
     char mark[96], label[RECORDER_LABEL];

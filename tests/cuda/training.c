@@ -57,13 +57,18 @@ typedef struct turn {
     bool training;
 } turn;
 
-static const turn turns[TRAINING_STEPS] = {
-    {BATCH, true}, {BATCH, true}, {BATCH, true}, {EVALUATED, false}, {LAST, true}};
+static turn turn_of(const harness *h, int i) {
+    const harness_options *its = &h->options;
+    const turn turns[TRAINING_STEPS] = {
+        {its->batch, true}, {its->batch, true}, {its->batch, true}, {its->evaluation, false}, {its->last, true}};
+    return turns[i];
+}
 
 /* Whether turn `i` begins behind the one before it. */
 static bool is_behind(const harness *h, int i, bool alone) {
-    if (alone || i == 0 || turns[i].samples != turns[i - 1].samples) return false;
-    return gp_plan_overlaps(h->plan, gp_plan_find(h->plan, turns[i].training, turns[i].samples));
+    turn its = turn_of(h, i);
+    if (alone || i == 0 || its.samples != turn_of(h, i - 1).samples) return false;
+    return gp_plan_overlaps(h->plan, gp_plan_find(h->plan, its.training, its.samples));
 }
 
 static gp_status end_turn(harness *h, int i, training_outcome *out, gp_error *err) {
@@ -79,7 +84,8 @@ static gp_status run_turns(harness *h, int steps, bool alone, training_outcome *
         int most = is_behind(h, i, alone) ? 1 : 0;
         for (; i - ended > most; ended++) GP_RETURN_IF_FAILED(end_turn(h, ended, out, err));
         if (ended == i) recorder_meet();
-        GP_RETURN_IF_FAILED(harness_begin(h, turns[i].samples, turns[i].training, (uint32_t)i + 1, err));
+        turn its = turn_of(h, i);
+        GP_RETURN_IF_FAILED(harness_begin(h, its.samples, its.training, (uint32_t)i + 1, err));
     }
     for (; ended < steps; ended++) GP_RETURN_IF_FAILED(end_turn(h, ended, out, err));
     return GP_OK;

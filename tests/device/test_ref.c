@@ -877,8 +877,9 @@ static void test_clip_total(void **state) {
 /* Parts of 3, 3 and 2 rows merge to what one pass over all 8 finds; their sums add up. */
 static void test_norm_merge(void **state) {
     (void)state;
-    const double stats[] = {/* of 1, 5, -2 */ 1.25, 74. / 9, 1. / 12, /* of 0.5, 7, 7 */ 4.75, 507. / 54, 1. / 12,
-                            /* of 3, -4 */ -0.5, 12.25, 0};
+    const double stats[] = {/* of 1, 5, -2 */ 1.25,  74. / 9,   1. / 12,
+                            /* of 0.5, 7, 7 */ 4.75, 507. / 54, 1. / 12,
+                            /* of 3, -4 */ -0.5,     12.25,     0};
     const double mean = 17.5 / 8, variance = 153.25 / 8 - mean * mean;
     for (int r = 0; r < REALS; r++) {
         double tolerance = reals[r] == GP_F32 ? 1e-5 : 1e-13;

@@ -380,6 +380,52 @@ static void test_one_value_per_channel(void **state) {
     assert_int_equal(lower_norm(&row, 1, true, &err), GP_OK);
 }
 
+/* What replica `replica` of 4 does for its share of `shared` samples, in groups of 2. */
+static gp_status lower_part(const layer_case *norm, int replica, int64_t shared, gp_lowering *lowering, gp_error *err) {
+    gp_layer *layer = create(norm);
+    gp_lowering_init(lowering, gp_types_of(GP_F32), gp_share_of(shared, 4, replica).count, 0);
+    lowering->replicas = 4;
+    lowering->replica = replica;
+    lowering->shared = shared;
+    gp_status status = layer->type->lower(layer, lowering, err);
+    gp_layer_destroy(&layer);
+    return status;
+}
+
+/* 11 samples of 6 rows are shared out as 3, 3, 3 and 2. */
+static void test_groups_of_replicas(void **state) {
+    static const layer_case pairs = {"batch_norm: {sync: 2}", 1, {{3, {4, 2, 3}}}, false},
+                            points = {"batch_norm: {sync: 2}", 1, {{1, {4}}}, false},
+                            frozen = {"batch_norm: {sync: true, freeze: true}", 1, {{1, {4}}}, false};
+    gp_error err = {0};
+    gp_lowering lowering;
+    (void)state;
+    for (int replica = 0; replica < 4; replica++) {
+        check(lower_part(&pairs, replica, 11, &lowering, &err), &err);
+        const gp_lowered_op *merge = op_of(&lowering, GP_OP_NORM_MERGE);
+        assert_int_equal(merge->exchange.first, replica < 2 ? 0 : 2);
+        assert_int_equal(merge->exchange.count, 2);
+        assert_int_equal(merge->flags, GP_LOWERED_ONCE);
+        assert_int_equal(merge->desc.attributes.norm.rows_full, 18);
+        assert_int_equal(merge->desc.attributes.norm.rows_last, replica < 2 ? 18 : 12);
+        const gp_lowered_op *data = op_of(&lowering, GP_OP_NORM_BACKWARD_DATA);
+        assert_int_equal(data->desc.attributes.norm.rows_summed, replica < 2 ? 36 : 30);
+        assert_int_equal(op_of(&lowering, GP_OP_NORM_MERGE_SUMS)->desc.operand[GP_NORM_MERGE_SUMS_PARTS].dim[0], 2);
+        gp_lowering_fini(&lowering);
+    }
+    /* 1, 1, 1 and none: the third has no other one to share with, and one value. */
+    assert_int_equal(lower_part(&points, 0, 3, &lowering, &err), GP_OK);
+    gp_lowering_fini(&lowering);
+    assert_int_equal(lower_part(&points, 2, 3, &lowering, &err), GP_CONFIG);
+    assert_string_equal(err.text, "a micro-batch of 3 samples leaves one value per channel to a group of replicas that "
+                                  "synchronise, and its variance is 0: take a larger batch, fewer micro_batches or "
+                                  "larger groups");
+    gp_lowering_fini(&lowering);
+    check(lower_part(&frozen, 0, 4, &lowering, &err), &err);
+    assert_int_equal(lowering.stats.count, 0);
+    gp_lowering_fini(&lowering);
+}
+
 static void test_too_many_samples(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -407,6 +453,7 @@ int main(void) {
         cmocka_unit_test(test_dropout_counter),
         cmocka_unit_test(test_commit_counts_rows),
         cmocka_unit_test(test_one_value_per_channel),
+        cmocka_unit_test(test_groups_of_replicas),
         cmocka_unit_test(test_too_many_samples),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

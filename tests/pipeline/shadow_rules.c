@@ -91,7 +91,7 @@ static bool find_stats(const gp_plan *plan, const gp_stage_plan *stage, int piec
         if (!within(at, bytes, stats->offset, stats->stride * (size_t)pieces)) continue;
         gp_part_kind kind = stats->node == plan->graph->node_count - 1 ? GP_PART_LOSSES : GP_PART_STATISTICS;
         size_t in_micro = (at - stats->offset) % stats->stride, micro = (at - stats->offset) / stats->stride;
-        bool own = within(in_micro, bytes, stats->merged ? replica * stats->bytes : 0, stats->bytes);
+        bool own = within(in_micro, bytes, stats->flags & GP_STATS_PARTS ? replica * stats->bytes : 0, stats->bytes);
         bool mine = own && computes && micro == instr->micro;
         bool ends = finds_total(instr) || instr->op == GP_INSTR_STEP;
         *out = (part){.owner = MINI_BATCH,

@@ -17,25 +17,21 @@
 #include "pipeline/networks.h"
 #include "plan/bound.h"
 
-static const struct {
-    int64_t samples;
-    bool training;
-} minis[] = {{BATCH, true}, {LAST, true}, {EVALUATED, false}};
-enum { MINIS = sizeof minis / sizeof *minis };
-
 /* Each mini-batch of the plan once. Data are made before anything is counted. */
 static void run_minis(harness *h, uint32_t step) {
+    const int64_t samples[] = {h->options.batch, h->options.last, h->options.evaluation};
+    enum { MINIS = sizeof samples / sizeof *samples };
     gp_step_result result;
     gp_error err = {0};
     for (int m = 0; m < MINIS; m++)
-        if (harness_run(h, minis[m].samples, minis[m].training, step, &result, &err) != GP_OK) fail_msg("%s", err.text);
+        if (harness_run(h, samples[m], m < MINIS - 1, step, &result, &err) != GP_OK) fail_msg("%s", err.text);
 }
 
 static void count(const harness_options *options) {
     harness h;
     harness_plan(&h, options);
     harness_start(&h, NULL);
-    harness_make_data(&h, BATCH, 1);
+    harness_make_data(&h, options->batch, 1);
     run_minis(&h, 1);
     allocations_begin();
     for (uint32_t step = 2; step < 5; step++) run_minis(&h, step);
@@ -60,6 +56,22 @@ static void no_step_allocates(const gp_device_kind *kind, int threads) {
         harness_options options = allocations_way(way, kind);
         options.threads = threads;
         of_libraries_only(&options, kind == &gp_cpu_kind);
+    }
+}
+
+/* Replicas that exchange statistics in their passes. */
+static void no_step_of_replicas_allocates(void **state) {
+    (void)state;
+    static const int replicas[] = {2, 2};
+    char model[4096];
+    if (!allocations_are_counted()) skip();
+    snprintf(model, sizeof model, "%srules: {batch_norm: {sync: true}}\n", network_skips);
+    for (int way = 0; way < ALLOCATIONS_WAYS; way += 5) {
+        harness_options options = allocations_way(way, &gp_ref_kind);
+        options.model = model;
+        options.replicas = replicas;
+        options.last = options.evaluation = 6;
+        of_libraries_only(&options, false);
     }
 }
 
@@ -133,9 +145,9 @@ static void bound_ops_take_what_the_plan_says(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calls_are_counted_by_file),         cmocka_unit_test(no_step_of_ref_allocates),
-        cmocka_unit_test(no_step_of_cpu_allocates),          cmocka_unit_test(no_step_of_two_threads_allocates),
-        cmocka_unit_test(bound_ops_take_what_the_plan_says),
+        cmocka_unit_test(calls_are_counted_by_file),        cmocka_unit_test(no_step_of_replicas_allocates),
+        cmocka_unit_test(no_step_of_ref_allocates),         cmocka_unit_test(no_step_of_cpu_allocates),
+        cmocka_unit_test(no_step_of_two_threads_allocates), cmocka_unit_test(bound_ops_take_what_the_plan_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

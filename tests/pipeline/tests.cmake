@@ -1,7 +1,7 @@
 set(schedule ${CMAKE_CURRENT_LIST_DIR}/../schedule)
 # What the workers do: each of these starts them.
 foreach(name allocations arena bits delays diagnose faults formats mixed mutants nonfinite replicas run
-        schedule_file shards)
+        schedule_file replica_norms shards)
   gp_test(${name} "pipeline;threads" 900 gp_pipeline gp_ref gp_cpu)
   # As the program has it: OpenMP's threads would spin while they wait, on processors that others need.
   set_tests_properties(${name} PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)

@@ -107,6 +107,56 @@ static void starts_and_ends_are_known(void **state) {
     toy_fini(&t);
 }
 
+/* Loads of worker 1 take 5, of worker 2 take 1. */
+static double slow_loads(const void *context, int worker, size_t pc, const gp_instr *instr) {
+    if (instr->op == GP_INSTR_LOAD) return worker == 1 ? 5 : worker == 2 ? 1 : 0;
+    return duration(context, worker, pc, instr);
+}
+
+/* Passes of replicas that synchronise begin together; of those that do not, each when it can. Copies by queues too. */
+static void groups_begin_together(void **state) {
+    (void)state;
+    for (int group = 1; group <= 2; group++)
+        for (int queued = 0; queued < 2; queued++) {
+            toy t;
+            gp_error err = {0};
+            gp_play *play = NULL;
+            gp_waits *waits = NULL;
+            gp_program_queues *queues = NULL;
+            const times each = {2, 0, 3, 0};
+            const gp_play_copies copies[4] = {queued, queued, queued, queued};
+            toy_init_replicated(&t, (const int64_t[]){1}, (const int[]){4}, false, 1, NULL, 0);
+            for (int s = 0; s < 4; s++) t.stages->stage[s].group = group;
+            gp_programs *programs = toy_programs(&t, (toy_run){1, GP_CHECKPOINT_NEVER, false, true});
+            assert_int_equal(gp_waits_create(t.stages, programs, true, &waits, &err), GP_OK);
+            const gp_queues_request asked = {
+                .stages = t.stages, .programs = programs, .waits = waits, .memory = GP_QUEUES_MEMORY};
+            assert_int_equal(gp_queues_create(&asked, &queues, &err), GP_OK);
+            const gp_play_request request = {.stages = t.stages,
+                                             .programs = programs,
+                                             .waits = waits,
+                                             .queues = queues,
+                                             .copies = copies,
+                                             .duration = slow_loads,
+                                             .context = &each,
+                                             .timeline = true};
+            assert_int_equal(gp_play_run(&request, &play, &err), GP_OK);
+            const double alone[] = {0, 5, 1, 0}, joint[] = {5, 5, 1, 1};
+            for (int w = 0; w < 4; w++) {
+                double start = group == 1 ? alone[w] : joint[w];
+                assert_int_equal(programs->worker[w].instrs[1].op, GP_INSTR_FORWARD);
+                assert_true(play->worker[w].start[1] == start);
+                assert_true(play->worker[w].end[1] == start + 2);
+                assert_true(play->worker[w].busy == 5);
+            }
+            gp_play_destroy(&play);
+            gp_queues_destroy(&queues);
+            gp_waits_destroy(&waits);
+            gp_programs_destroy(&programs);
+            toy_fini(&t);
+        }
+}
+
 static void remove_instr(gp_program *program, size_t pc) {
     memmove(&program->instrs[pc], &program->instrs[pc + 1], (program->count - pc - 1) * sizeof *program->instrs);
     program->count--;
@@ -623,6 +673,7 @@ int main(void) {
         cmocka_unit_test(bubble_is_gpipes),
         cmocka_unit_test(recompute_precedes_the_gradient),
         cmocka_unit_test(starts_and_ends_are_known),
+        cmocka_unit_test(groups_begin_together),
         cmocka_unit_test(deadlocks_are_named),
         cmocka_unit_test(collects_wait_for_all_posts),
         cmocka_unit_test(updates_wait_for_those_who_copy),

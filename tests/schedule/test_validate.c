@@ -477,6 +477,93 @@ static void broken_idle_replicas_are_named(void **state) {
     toy_fini(&t);
 }
 
+/* The replicas of all stages synchronise. */
+static void set_groups(toy *t, int group) {
+    for (int s = 0; s < t->stages->count; s++) t->stages->stage[s].group = group;
+}
+
+static size_t find_instr(const gp_program *program, gp_instr_op op, int stage, int micro) {
+    for (size_t pc = 0; pc < program->count; pc++) {
+        const gp_instr *its = &program->instrs[pc];
+        if (its->op == op && its->stage == stage && its->micro == micro) return pc;
+    }
+    fail_msg("no such instruction");
+    return 0;
+}
+
+/* The instruction at `from` stands before the one at `to` < from then. */
+static void move_up(gp_program *program, size_t from, size_t to) {
+    const gp_instr moved = program->instrs[from];
+    memmove(&program->instrs[to + 1], &program->instrs[to], (from - to) * sizeof moved);
+    program->instrs[to] = moved;
+}
+
+/* Two replicas, of which the second has its forwards in the other order: right, but not if they synchronise. */
+static void other_orders_do_not_synchronise(void **state) {
+    (void)state;
+    toy t;
+    gp_error err = {0};
+    toy_init_replicated(&t, (const int64_t[]){1}, (const int[]){2}, false, 1, NULL, 0);
+    gp_programs *programs = toy_programs(&t, (toy_run){2, GP_CHECKPOINT_NEVER, false, true});
+    gp_program *second = &programs->worker[1];
+    move_up(second, find_instr(second, GP_INSTR_LOAD, 1, 1), 0);
+    move_up(second, find_instr(second, GP_INSTR_FORWARD, 1, 1), 1);
+    second->instrs[1].flags = GP_INSTR_KEEP;
+    second->instrs[find_instr(second, GP_INSTR_FORWARD, 1, 0)].flags = GP_INSTR_KEEP | GP_INSTR_LAST;
+    assert_valid(&t, programs);
+    set_groups(&t, 2);
+    assert_int_equal(gp_programs_validate(t.stages, programs, &err), GP_PROGRAM);
+    assert_string_equal(err.text, "worker 1, instruction 1 (F s1 m1): comes where stage 0, with which it synchronises "
+                                  "batch norm, has F s0 m0: replicas that synchronise must have forwards and backwards "
+                                  "in the same order");
+    gp_programs_destroy(&programs);
+    toy_fini(&t);
+}
+
+/* Two workers with two stages each, whose replicas have each stage's passes in one order, but not those of both: each
+ * waits for the other one. */
+static void crossed_stages_deadlock(void **state) {
+    (void)state;
+    toy t;
+    gp_error err = {0};
+    toy_init_replicated(&t, (const int64_t[]){1, 1}, (const int[]){2, 2}, false, 2, NULL, 0);
+    gp_programs *programs = toy_programs_of(&t, (gp_schedule){.kind = GP_SCHEDULE_INTERLEAVED, .chunks = 2},
+                                            (toy_run){2, GP_CHECKPOINT_NEVER, false, true});
+    gp_program *second = &programs->worker[1];
+    size_t to = find_instr(second, GP_INSTR_LOAD, 3, 0);
+    move_up(second, find_instr(second, GP_INSTR_LOAD, 1, 1), to);
+    move_up(second, find_instr(second, GP_INSTR_FORWARD, 1, 1), to + 1);
+    assert_valid(&t, programs);
+    set_groups(&t, 2);
+    assert_int_equal(gp_programs_validate(t.stages, programs, &err), GP_PROGRAM);
+    assert_string_equal(err.text, "worker 0, instruction 5 (F s2 m0): deadlock: the other replicas with which it "
+                                  "synchronises batch norm never come here");
+    gp_programs_destroy(&programs);
+    toy_fini(&t);
+}
+
+/* Groups of replicas, whatever the schedule. */
+static void groups_are_valid(void **state) {
+    (void)state;
+    static const gp_schedule schedules[] = {
+        {.kind = GP_SCHEDULE_GPIPE}, {.kind = GP_SCHEDULE_1F1B},  {.kind = GP_SCHEDULE_INTERLEAVED, .chunks = 2},
+        {.kind = GP_SCHEDULE_ZB_H1}, {.kind = GP_SCHEDULE_ZB_H2}, {.kind = GP_SCHEDULE_ZB_V}};
+    for (int group = 2; group <= 4; group += 2)
+        for (size_t s = 0; s < sizeof schedules / sizeof *schedules; s++)
+            for (int pieces = 2; pieces <= 8; pieces += 2)
+                for (int lockstep = 0; lockstep < (s == 0 ? 2 : 1); lockstep++) {
+                    toy t;
+                    toy_init_replicated(&t, (const int64_t[]){1, 2, 1, 1}, (const int[]){4, 4, 4, 4}, false, 4,
+                                        (const toy_skip[]){{0, 3}}, 1);
+                    set_groups(&t, group);
+                    gp_checkpoint_mode mode = s == 0 ? GP_CHECKPOINT_EXCEPT_LAST : GP_CHECKPOINT_NEVER;
+                    gp_programs *programs = toy_programs_of(&t, schedules[s], (toy_run){pieces, mode, lockstep, true});
+                    assert_valid(&t, programs);
+                    gp_programs_destroy(&programs);
+                    toy_fini(&t);
+                }
+}
+
 static void broken_evaluation_is_named(void **state) {
     (void)state;
     static const edit edits[] = {
@@ -645,14 +732,25 @@ static void mutants_are_refused_or_harmless(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(schedules_are_valid),           cmocka_unit_test(several_stages_per_worker_are_valid),
-        cmocka_unit_test(large_plans_are_valid),         cmocka_unit_test(broken_training_is_named),
-        cmocka_unit_test(broken_norms_are_named),        cmocka_unit_test(norms_out_of_place_are_named),
-        cmocka_unit_test(broken_keeping_is_named),       cmocka_unit_test(broken_halves_are_named),
-        cmocka_unit_test(broken_replicas_are_named),     cmocka_unit_test(broken_shards_are_named),
-        cmocka_unit_test(broken_empty_shares_are_named), cmocka_unit_test(broken_idle_replicas_are_named),
-        cmocka_unit_test(broken_evaluation_is_named),    cmocka_unit_test(deadlocks_are_found),
-        cmocka_unit_test(wrong_sizes_are_refused),       cmocka_unit_test(mutants_are_refused_or_harmless),
+        cmocka_unit_test(schedules_are_valid),
+        cmocka_unit_test(several_stages_per_worker_are_valid),
+        cmocka_unit_test(large_plans_are_valid),
+        cmocka_unit_test(broken_training_is_named),
+        cmocka_unit_test(broken_norms_are_named),
+        cmocka_unit_test(norms_out_of_place_are_named),
+        cmocka_unit_test(broken_keeping_is_named),
+        cmocka_unit_test(broken_halves_are_named),
+        cmocka_unit_test(broken_replicas_are_named),
+        cmocka_unit_test(broken_shards_are_named),
+        cmocka_unit_test(broken_empty_shares_are_named),
+        cmocka_unit_test(broken_idle_replicas_are_named),
+        cmocka_unit_test(other_orders_do_not_synchronise),
+        cmocka_unit_test(crossed_stages_deadlock),
+        cmocka_unit_test(groups_are_valid),
+        cmocka_unit_test(broken_evaluation_is_named),
+        cmocka_unit_test(deadlocks_are_found),
+        cmocka_unit_test(wrong_sizes_are_refused),
+        cmocka_unit_test(mutants_are_refused_or_harmless),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

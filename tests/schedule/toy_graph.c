@@ -40,7 +40,11 @@ void toy_init_shared(toy *t, const int64_t *balance, const int *replicas, bool s
     graph->unit_end = calloc((size_t)layers, sizeof *graph->unit_end);
     assert_non_null(graph->nodes);
     assert_non_null(graph->unit_end);
-    for (int node = 0; node <= layers; node++) graph->nodes[node].unit = node < layers ? node : layers - 1;
+    static gp_layer plain; /* of no type; nothing here asks */
+    for (int node = 0; node <= layers; node++) {
+        graph->nodes[node].unit = node < layers ? node : layers - 1;
+        graph->nodes[node].layer = &plain;
+    }
     for (int layer = 0; layer < layers; layer++) graph->unit_end[layer] = layer + 1;
     for (int v = 0; v < graph->value_count; v++) {
         graph->values[v].shape = (gp_shape){1, {4}};

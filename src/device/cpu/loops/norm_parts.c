@@ -1,5 +1,5 @@
-/* Batch norm over several parts of the samples: those of replicas that synchronise, and all parts of a mini-batch for the
- * running statistics. Parts come in the order of their index, so that the bits do not depend on who has them. */
+/* Batch norm over several parts of the samples: those of replicas that synchronise, and all parts of a mini-batch for
+ * the running statistics. Parts come in the order of their index, so that the bits do not depend on who has them. */
 #include "device/cpu/loops/loops.h"
 
 /* Of some rows of one channel: mean, and sum of squared differences from it. */
@@ -42,8 +42,8 @@ static void run_norm_merge_sums(const gp_cpu_call *call) {
     const gp_tensor *parts = &desc->operand[GP_NORM_MERGE_SUMS_PARTS];
     for (int64_t which = 0; which < 2; which++) {
         const float *first = (const float *)call->operand[GP_NORM_MERGE_SUMS_PARTS] + which * parts->stride[1];
-        float *sums = (float *)call->operand[GP_NORM_MERGE_SUMS_SUMS] +
-                      which * desc->operand[GP_NORM_MERGE_SUMS_SUMS].stride[0];
+        float *sums =
+            (float *)call->operand[GP_NORM_MERGE_SUMS_SUMS] + which * desc->operand[GP_NORM_MERGE_SUMS_SUMS].stride[0];
         for (int64_t c = 0; c < parts->dim[2]; c++) {
             double sum = 0;
             for (int64_t p = 0; p < parts->dim[0]; p++) sum += (double)first[p * parts->stride[0] + c];
