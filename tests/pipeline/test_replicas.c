@@ -302,7 +302,7 @@ static void empty_shares_are_no_terms(void **state) {
     (void)state;
     static const int64_t sizes[][3] = {{9, 5, 2}, {13, 9, 5}, {13, 2, 9}, {6, 6, 5}, {2, 1, 1}};
     static const layout alone = {1, {17}, {1}}, cuts[] = {{1, {17}, {4}}, {3, {2, 6, 9}, {4, 4, 4}}};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i += (size_t)test_pick(2, 1, 1))
         for (int norms = 0; norms < 2; norms++) {
             harness_options options = options_of(network_skips, &alone);
             options.schedule = (gp_schedule){.kind = GP_SCHEDULE_1F1B};
@@ -361,7 +361,7 @@ static const gp_schedule rising[] = {{.kind = GP_SCHEDULE_1F1B},
 static void empty_shares_change_no_bit_of_another_schedule(void **state) {
     (void)state;
     uint64_t expected[2] = {0};
-    for (size_t i = 0; i < 6 * (sizeof rising / sizeof *rising); i++) {
+    for (size_t i = 0; i < 6 * (sizeof rising / sizeof *rising); i += (size_t)test_pick(5, 1, 1)) {
         size_t n = i / 6, norms = i % 2;
         bool chunks = rising[n].kind == GP_SCHEDULE_INTERLEAVED || rising[n].kind == GP_SCHEDULE_ZB_V;
         harness_options options = with_empty_shares(&fourfold[chunks ? 3 : 1]);
