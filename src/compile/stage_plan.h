@@ -182,6 +182,8 @@ typedef struct gp_stage_plan {
 /* The shard of a stage's gradients that a replica adds up, as bytes from where they begin. Shards begin where
  * everything is aligned. */
 gp_share gp_stage_plan_shard(const gp_stage_plan *plan, const gp_stages *stages, int replica);
+/* What lies in one of so many buckets, likewise; bucket 0 is the last part. */
+gp_share gp_stage_plan_bucket(const gp_stage_plan *plan, int bucket, int buckets);
 /* If the stage shards: the masters that a replica updates, and the sums of blocks that it finds, as bytes from the
  * stage's start. */
 gp_share gp_stage_plan_masters(const gp_stage_plan *plan, int replica);

@@ -78,6 +78,12 @@ gp_share gp_stage_plan_shard(const gp_stage_plan *plan, const gp_stages *stages,
     return (gp_share){its.first * GP_ALIGNMENT, its.count * GP_ALIGNMENT};
 }
 
+gp_share gp_stage_plan_bucket(const gp_stage_plan *plan, int bucket, int buckets) {
+    int64_t units = (int64_t)(plan->grads_bytes / GP_ALIGNMENT);
+    int64_t first = units * (buckets - 1 - bucket) / buckets, end = units * (buckets - bucket) / buckets;
+    return (gp_share){first * GP_ALIGNMENT, (end - first) * GP_ALIGNMENT};
+}
+
 static size_t master_of(const gp_stage_plan *plan, gp_shard_cut cut) {
     return cut.param == plan->param_count ? plan->trained_end : plan->params[cut.param].master + cut.first;
 }

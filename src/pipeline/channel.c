@@ -277,6 +277,13 @@ gp_status gp_channel_post(gp_worker *worker, const gp_mini_plan *mini, const gp_
     return join(worker, instr, false, err);
 }
 
+gp_status gp_channel_post_ahead(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *post, gp_error *err) {
+    gp_instr collect = *post;
+    collect.op = GP_INSTR_COLLECT;
+    gp_far_collect_ahead(worker, mini, &collect);
+    return gp_channel_post(worker, mini, post, err);
+}
+
 gp_status gp_channel_collect(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
     const gp_plan *plan = worker->run->plan;
     gp_move move;

@@ -30,6 +30,10 @@ GP_MUST_USE gp_status gp_channel_receive(gp_worker *worker, const gp_mini_plan *
 /* The stage's part can be read: the signal, and the event in the computing queue. */
 GP_MUST_USE gp_status gp_channel_post(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr,
                                       gp_error *err);
+/* The same within the backward that has made it; what other processes post of the same bucket may arrive from now on.
+ */
+GP_MUST_USE gp_status gp_channel_post_ahead(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *post,
+                                            gp_error *err);
 /* After the waits for all contributors. */
 GP_MUST_USE gp_status gp_channel_collect(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr,
                                          gp_error *err);

@@ -351,7 +351,8 @@ static void send_part(gp_worker *worker, const gp_mini_plan *mini, uint32_t coll
 void gp_far_post(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr) {
     gp_far *far = worker->run->far;
     for (size_t i = 0; far && i < far->pair_counts[instr->collective]; i++)
-        if (far->pairs[instr->collective][i].from == instr->stage)
+        if (far->pairs[instr->collective][i].from == instr->stage &&
+            part_of(worker->run, mini, &far->pairs[instr->collective][i])->bytes > 0)
             send_part(worker, mini, instr->collective, &far->pairs[instr->collective][i]);
 }
 
@@ -378,15 +379,23 @@ static void unpack(const gp_worker *worker, const gp_mini_plan *mini, const gp_i
     }
 }
 
+void gp_far_collect_ahead(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *collect) {
+    gp_far *far = worker->run->far;
+    for (size_t i = 0; far && i < far->pair_counts[collect->collective]; i++) {
+        pair *its = &far->pairs[collect->collective][i];
+        bool begun = its->parcel.value == worker->command;
+        if (its->to == collect->stage && !begun && part_of(worker->run, mini, its)->bytes > 0)
+            begin_part(worker, mini, collect, its);
+    }
+}
+
 gp_status gp_far_collect(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
     gp_far *far = worker->run->far;
     size_t count = far ? far->pair_counts[instr->collective] : 0;
-    for (size_t i = 0; i < count; i++)
-        if (far->pairs[instr->collective][i].to == instr->stage)
-            begin_part(worker, mini, instr, &far->pairs[instr->collective][i]);
+    gp_far_collect_ahead(worker, mini, instr);
     for (size_t i = 0; i < count; i++) {
         pair *its = &far->pairs[instr->collective][i];
-        if (its->to != instr->stage) continue;
+        if (its->to != instr->stage || part_of(worker->run, mini, its)->bytes == 0) continue;
         GP_RETURN_IF_FAILED(gp_parcel_wait(&its->parcel, &worker->run->cancel, err));
         unpack(worker, mini, instr, its);
     }

@@ -27,6 +27,8 @@ void gp_far_send(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *in
 GP_MUST_USE gp_status gp_far_receive(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err);
 /* Sends the stage's part to all collectors in other processes. */
 void gp_far_post(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr);
+/* Begins to receive the parts of all contributors in other processes, whose places are free. */
+void gp_far_collect_ahead(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *collect);
 /* Waits for the parts of all contributors in other processes. */
 GP_MUST_USE gp_status gp_far_collect(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err);
 /* An exchange within a pass: begins to send the stage's own part to the replicas in other processes, and to receive

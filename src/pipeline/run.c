@@ -73,7 +73,8 @@ static gp_status refresh(gp_worker *worker, gp_error *err) {
     const gp_instr none = {.op = GP_INSTR_STEP};
     for (int s = 0; s < plan->stages->count; s++)
         if (plan->stage[s].worker == worker->index)
-            GP_RETURN_IF_FAILED(gp_worker_routine(worker, &plan->stage[s], &plan->stage[s].refresh, &none, 0, err));
+            GP_RETURN_IF_FAILED(
+                gp_worker_routine(worker, &plan->stage[s], &plan->stage[s].refresh, NULL, &none, 0, err));
     return GP_OK;
 }
 

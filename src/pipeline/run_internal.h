@@ -161,8 +161,10 @@ void gp_run_join(gp_run *run);
 /* The two halves of gp_run_post. */
 void gp_run_give(gp_run *run, const gp_command *command);
 GP_MUST_USE gp_status gp_run_wait(gp_run *run, gp_error *err);
-/* Worker's thread: runs a routine with these slots. */
+/* Worker's thread: runs a routine with these slots. A backward posts the buckets that it completes. `mini`: whose
+ * instruction it is; NULL: of no program. */
 GP_MUST_USE gp_status gp_worker_routine(gp_worker *worker, const gp_stage_plan *stage, const gp_routine *routine,
-                                        const gp_instr *instr, int64_t first_sample, gp_error *err);
+                                        const gp_mini_plan *mini, const gp_instr *instr, int64_t first_sample,
+                                        gp_error *err);
 
 #endif

@@ -33,7 +33,8 @@ static gp_status compute(gp_worker *worker, const gp_mini_plan *mini, const gp_i
     gp_channel_begin_pass(worker, mini, instr);
     int64_t first = gp_mini_share(mini, &plan->stages->stage[instr->stage], instr->micro).first;
     for (int r = 0; r < count; r++)
-        GP_RETURN_IF_FAILED(gp_worker_routine(worker, &plan->stage[instr->stage], routines[r], instr, first, err));
+        GP_RETURN_IF_FAILED(
+            gp_worker_routine(worker, &plan->stage[instr->stage], routines[r], mini, instr, first, err));
     return GP_OK;
 }
 
@@ -48,6 +49,12 @@ static gp_status meet(gp_worker *worker, const gp_mini_plan *mini, gp_error *err
     return GP_OK;
 }
 
+/* Within the backward before. */
+static bool has_posted(const gp_worker *worker, const gp_mini_plan *mini, const gp_instr *post) {
+    size_t pc = (size_t)(post - mini->programs->worker[worker->index].instrs);
+    return mini->early && gp_early_posts_have(&mini->early[worker->index], pc);
+}
+
 static gp_status carry_out(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
     gp_run *run = worker->run;
     if (gp_instr_computes(instr)) return compute(worker, mini, instr, err);
@@ -55,7 +62,7 @@ static gp_status carry_out(gp_worker *worker, const gp_mini_plan *mini, const gp
     case GP_INSTR_LOAD: return load(worker, mini, instr, run->command.input, err);
     case GP_INSTR_SEND: return gp_channel_send(worker, mini, instr, err);
     case GP_INSTR_RECV: return gp_channel_receive(worker, mini, instr, err);
-    case GP_INSTR_POST: return gp_channel_post(worker, mini, instr, err);
+    case GP_INSTR_POST: return has_posted(worker, mini, instr) ? GP_OK : gp_channel_post(worker, mini, instr, err);
     case GP_INSTR_COLLECT: return gp_channel_collect(worker, mini, instr, err);
     case GP_INSTR_BARRIER: return meet(worker, mini, err);
     default: return gp_fail(err, GP_INTERNAL, "no such instruction: %d", instr->op);

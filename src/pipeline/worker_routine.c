@@ -124,8 +124,33 @@ static gp_status run_ops(run_site *site, size_t first, int count, gp_error *err)
     return status;
 }
 
+/* What a routine posts while it runs. */
+typedef struct poster {
+    const gp_mini_plan *mini;
+    const gp_early_post *next, *end;
+} poster;
+
+static poster find_posts(const run_site *site, const gp_mini_plan *mini) {
+    poster its = {.mini = mini};
+    if (!mini || !mini->early || !gp_instr_ends_backward(site->instr)) return its;
+    const gp_worker_posts *posts = &mini->early[site->worker->index];
+    const gp_instr *first = mini->programs->worker[site->worker->index].instrs;
+    its.next = gp_early_posts_find(posts, (size_t)(site->instr - first));
+    its.end = its.next ? posts->items + posts->count : NULL;
+    return its;
+}
+
+/* Buckets that are complete after so many ops. */
+static gp_status post_buckets(poster *its, const run_site *site, size_t ops, gp_error *err) {
+    if (its->next == its->end) return GP_OK;
+    const gp_instr *instrs = its->mini->programs->worker[site->worker->index].instrs;
+    for (; its->next < its->end && &instrs[its->next->pc] == site->instr && its->next->op <= ops; its->next++)
+        GP_RETURN_IF_FAILED(gp_channel_post_ahead(site->worker, its->mini, &instrs[its->next->post], err));
+    return GP_OK;
+}
+
 gp_status gp_worker_routine(gp_worker *worker, const gp_stage_plan *stage, const gp_routine *routine,
-                            const gp_instr *instr, int64_t first_sample, gp_error *err) {
+                            const gp_mini_plan *mini, const gp_instr *instr, int64_t first_sample, gp_error *err) {
     const gp_plan *plan = worker->run->plan;
     const gp_slot_choice slots = gp_instr_slots(plan->stages, instr);
     run_site site = {.worker = worker,
@@ -137,11 +162,14 @@ gp_status gp_worker_routine(gp_worker *worker, const gp_stage_plan *stage, const
                      .marks = gp_spans_marks(worker)};
     follower its = follow(&site);
     bool follows = its.notes || its.ticks;
+    poster posts = find_posts(&site, mini);
+    GP_RETURN_IF_FAILED(post_buckets(&posts, &site, 0, err));
     for (size_t o = 0; o < routine->count;) {
         int count = count_updates(&site, o);
         size_t next = o + (size_t)count;
         GP_RETURN_IF_FAILED(run_ops(&site, o, count, err));
         if (follows) GP_RETURN_IF_FAILED(pass_ops(&its, &site, o, next, err));
+        GP_RETURN_IF_FAILED(post_buckets(&posts, &site, next, err));
         o = next;
     }
     return GP_OK;

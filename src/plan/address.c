@@ -117,21 +117,21 @@ static size_t stats_offset(const gp_plan *plan, const gp_mini_plan *mini, const 
     return stats->offset + (size_t)micro * stats->stride + (size_t)sender->replica * stats->bytes;
 }
 
-/* The shard that goes from one replica to another: of a scatter the receiver's, else the sender's. Parts of others lie
- * apart until they are added up. */
+/* The shard that goes from one replica to another. Of a scatter what its bucket has of the receiver's, or to a post all
+ * of the bucket; of an exchange the sender's. Parts of others lie apart until they are added up, one after another. */
 static void gradient_move(const gp_plan *plan, const gp_collective *its, int from, int at, gp_move *move) {
     const gp_stage_plan *stage = &plan->stage[at], *sender = &plan->stage[from];
     int sends = plan->stages->stage[from].replica, receives = plan->stages->stage[at].replica;
     bool scatters = its->kind == GP_COLLECTIVE_SCATTER;
-    gp_share shard = gp_stage_plan_shard(stage, plan->stages, scatters ? receives : sends);
-    if (scatters && from == at) shard = (gp_share){0, (int64_t)stage->grads_bytes}; /* a post: each takes its shard */
-    move->bytes = (size_t)shard.count;
-    move->offset = move->source = (size_t)shard.first;
-    move->source += sender->grads;
-    if (scatters && from != at)
-        move->offset = stage->parts + (size_t)(sends - (sends > receives)) * move->bytes;
-    else
-        move->offset += stage->grads;
+    gp_share shard = gp_stage_plan_shard(stage, plan->stages, scatters ? receives : sends), part = shard;
+    if (scatters) part = gp_stage_plan_bucket(stage, its->bucket, its->buckets);
+    if (scatters && from != at) part = gp_share_common(part, shard);
+    move->bytes = (size_t)part.count;
+    move->source = sender->grads + (size_t)part.first;
+    move->offset = stage->grads + (size_t)part.first;
+    if (!scatters || from == at || part.count == 0) return;
+    size_t others = (size_t)(sends - (sends > receives));
+    move->offset = stage->parts + others * (size_t)shard.count + (size_t)(part.first - shard.first);
 }
 
 /* The n-th range of the part that stage `from` contributes, on stage `at`, which may be the same. */

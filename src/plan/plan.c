@@ -61,7 +61,8 @@ static gp_status make_stages(gp_plan *plan, const gp_plan_request *request, gp_e
     gp_stages_request its = {.graph = request->graph,
                              .layers = request->layers,
                              .numbers = request->stages,
-                             .shards = request->shard_optimizer};
+                             .shards = request->shard_optimizer,
+                             .bucket = request->bucket};
     int *replicas = NULL;
     int64_t *samples = NULL;
     gp_status status = GP_NEW(&samples, 2 * plan->mini_count, err);
@@ -319,6 +320,9 @@ static gp_status make_plan(gp_plan *plan, const gp_plan_request *request, gp_mic
     GP_RETURN_IF_FAILED(status);
     set_transports(plan);
     fit_routines(plan);
+    for (int m = 0; m < plan->mini_count; m++)
+        if (plan->minis[m].training)
+            GP_RETURN_IF_FAILED(gp_early_posts_create(plan, &plan->minis[m], &plan->minis[m].early, err));
     GP_RETURN_IF_FAILED(gp_bindings_plan(plan, err));
     for (int m = 0; m < plan->mini_count && gp_plan_has_queues(plan); m++)
         GP_RETURN_IF_FAILED(gp_mini_queues(plan, &plan->minis[m], GP_QUEUES_MEMORY, err));
@@ -374,6 +378,7 @@ void gp_plan_destroy(gp_plan **plan) {
         free(mini->total);
         free(mini->reduce);
         free(mini->step);
+        gp_early_posts_destroy(&mini->early, it->workers);
         gp_waits_destroy(&mini->waits);
         gp_waits_destroy(&mini->meets);
         gp_waits_destroy(&mini->behind);

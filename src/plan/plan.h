@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "checkpoint/policy.h"
 #include "compile/stage_plan.h"
+#include "plan/early_posts.h"
 #include "plan/queues.h"
 #include "schedule/links.h"
 #include "schedule/program.h"
@@ -42,11 +43,13 @@ typedef struct gp_plan_request {
     double clip_norm;     /* > 0: gradients are clipped to this norm of them all (torch.nn.utils.clip_grad_norm_);
                              a step whose norm is not finite changes nothing */
     bool shard_optimizer; /* replicas of a stage share out its optimizer state, and the updates; changes no result */
-    bool norms;           /* the norm is found also where nothing is clipped; changes no result */
-    bool predict;         /* evaluations keep what the loss is given, for gp_run_prediction */
-    bool unfused;         /* each op by itself where the device could do several as one; changes no bit (for tests) */
-    bool unshared;        /* no two buffers of a routine are packed over one another; changes no bit (for tests) */
-    int64_t batch;        /* samples of a full mini-batch */
+    size_t bucket; /* bytes of gradients that replicas exchange at a time, about; 0: as the program has it. Changes no
+                      result (for tests) */
+    bool norms;    /* the norm is found also where nothing is clipped; changes no result */
+    bool predict;  /* evaluations keep what the loss is given, for gp_run_prediction */
+    bool unfused;  /* each op by itself where the device could do several as one; changes no bit (for tests) */
+    bool unshared; /* no two buffers of a routine are packed over one another; changes no bit (for tests) */
+    int64_t batch; /* samples of a full mini-batch */
     int micro_batches;
     gp_schedule schedule;                  /* says how many workers the stages are on */
     gp_checkpoint_mode checkpoint;         /* of every stage */
@@ -73,6 +76,7 @@ typedef struct gp_mini_plan {
     gp_programs *programs;
     gp_waits *waits;
     gp_waits *meets;  /* what each barrier waits for (plan/meets.h); NULL: there all workers meet, or are none */
+    gp_worker_posts *early; /* [worker] what its backwards post; NULL: it does not train */
     gp_waits *behind; /* where it begins behind another of its size; NULL: it never does */
     gp_program_queues *queues;         /* NULL: all devices are the host, and do at once what they are given */
     gp_routine *total, *reduce, *step; /* [stage]; reduce: empty if the stage has no replicas */

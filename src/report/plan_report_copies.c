@@ -90,7 +90,9 @@ static void write_collectives(const gp_report *report) {
     const gp_stages *stages = report->plan->stages;
     for (size_t c = 0; c < stages->collective_count; c++) {
         const gp_collective *its = &stages->collectives[c];
-        size_t bytes = collective_bytes(report, c);
+        size_t bytes = 0;
+        if (its->bucket > 0) continue; /* the first one stands for all */
+        for (size_t b = 0; b < (size_t)its->buckets; b++) bytes += collective_bytes(report, c + b);
         if ((!is_training(report) && its->part != GP_PART_LOSSES) || bytes == 0) continue;
         fputs("  ", report->out);
         gp_report_cell(report->out, gp_collective_kind_name(its->kind), 12, false);

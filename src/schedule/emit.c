@@ -70,7 +70,8 @@ static gp_status emit_exchange(generator *g, int stage, gp_error *err) {
         if (gp_indices_find(&its->contributors, stage) < 0) continue;
         GP_RETURN_IF_FAILED(emit_member(g, GP_INSTR_POST, c, stage, err));
         GP_RETURN_IF_FAILED(emit_member(g, GP_INSTR_COLLECT, c, stage, err));
-        if (its->kind == GP_COLLECTIVE_SCATTER) GP_RETURN_IF_FAILED(emit(g, GP_INSTR_REDUCE, stage, 0, 0, err));
+        if (its->kind == GP_COLLECTIVE_SCATTER && its->bucket == its->buckets - 1)
+            GP_RETURN_IF_FAILED(emit(g, GP_INSTR_REDUCE, stage, 0, 0, err));
     }
     GP_RETURN_IF_FAILED(emit_collectives(g, GP_INSTR_POST, GP_PART_BLOCKS, stage, err));
     return emit_collectives(g, GP_INSTR_COLLECT, GP_PART_BLOCKS, stage, err);

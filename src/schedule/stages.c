@@ -230,7 +230,7 @@ static gp_status new_collective(gp_stages *stages, gp_collective_kind kind, gp_p
                                 gp_collective **out, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_GROW(&stages->collectives, &stages->collective_capacity, stages->collective_count + 1, err));
     *out = &stages->collectives[stages->collective_count++];
-    **out = (gp_collective){.kind = kind, .part = part, .transport = GP_TRANSPORT_THREADS, .root = root};
+    **out = (gp_collective){.kind = kind, .part = part, .transport = GP_TRANSPORT_THREADS, .buckets = 1, .root = root};
     return GP_OK;
 }
 
@@ -268,12 +268,37 @@ static gp_status add_mutual(gp_stages *stages, gp_collective_kind kind, gp_part_
     return GP_OK;
 }
 
+/* Bytes of the gradients of a stage, without padding; a graph for tests has no parameters. */
+static int64_t gradient_bytes(const gp_stages *stages, int number) {
+    const gp_stage *stage = &stages->stage[stages->first[number]];
+    const gp_graph *graph = stages->graph;
+    int64_t sum = 0, elements;
+    for (int n = 0; graph && n < stage->node_count; n++)
+        for (int i = 0; i < graph->nodes[stage->first_node + n].param_count; i++) {
+            const gp_param *param = &graph->params[graph->nodes[stage->first_node + n].first_param + i];
+            if (param->trained && gp_shape_elements(param->spec.shape, &elements)) sum += elements;
+        }
+    return graph ? sum * (int64_t)gp_dtype_size(graph->types.accumulate) : 0;
+}
+
+static gp_status add_buckets(gp_stages *stages, int number, gp_error *err) {
+    int64_t bytes = gradient_bytes(stages, number), each = (int64_t)stages->bucket;
+    int64_t buckets = bytes > each ? (bytes + each - 1) / each : 1;
+    if (buckets > GP_MOST_BUCKETS) buckets = GP_MOST_BUCKETS;
+    for (int b = 0; b < (int)buckets; b++) {
+        GP_RETURN_IF_FAILED(add_mutual(stages, GP_COLLECTIVE_SCATTER, GP_PART_GRADIENTS, number, err));
+        stages->collectives[stages->collective_count - 1].bucket = b;
+        stages->collectives[stages->collective_count - 1].buckets = (int)buckets;
+    }
+    return GP_OK;
+}
+
 /* What the replicas of each stage exchange; the last stage first, as its backward passes end first. */
 static gp_status add_exchanges(gp_stages *stages, gp_error *err) {
     for (int n = stages->numbers - 1; n >= 0; n--) {
         if (replicas_of(stages, n) == 1) continue;
         GP_RETURN_IF_FAILED(add_mutual(stages, GP_COLLECTIVE_EXCHANGE, GP_PART_STATISTICS, n, err));
-        GP_RETURN_IF_FAILED(add_mutual(stages, GP_COLLECTIVE_SCATTER, GP_PART_GRADIENTS, n, err));
+        GP_RETURN_IF_FAILED(add_buckets(stages, n, err));
         if (!stages->shards)
             GP_RETURN_IF_FAILED(add_mutual(stages, GP_COLLECTIVE_EXCHANGE, GP_PART_GRADIENTS, n, err));
         else if (stages->norms)
@@ -324,6 +349,7 @@ gp_status gp_stages_add_norms(gp_stages *stages, gp_error *err) {
 static gp_status fill(gp_stages *stages, const gp_stages_request *request, gp_error *err) {
     stages->graph = request->graph;
     stages->shards = request->shards;
+    stages->bucket = request->bucket ? request->bucket : GP_BUCKET_BYTES;
     GP_RETURN_IF_FAILED(GP_NEW(&stages->stage_of_node, request->graph->node_count, err));
     GP_RETURN_IF_FAILED(place_nodes(stages, request->layers, err));
     GP_RETURN_IF_FAILED(find_groups(stages, err));

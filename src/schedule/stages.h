@@ -20,8 +20,11 @@
  * `total`), and a broadcast. One of gradients is a scatter, a fold of each shard in the order of the replicas (the
  * routine `reduce`), and an exchange of the shards. If replicas share out the optimizer, each updates the parameters of
  * its shard, and what they exchange are these. The sums of blocks of squares, for the norm, go to the stage's first
- * replica, which adds them up. No part is added to another one before all are there, so that a sum
- * depends neither on the cut, nor on the transport, nor on who comes first.
+ * replica, which adds them up.
+ *
+ * Gradients are scattered in buckets, each a collective of its own, so that one can travel while the backward pass
+ * still makes others: bucket 0 has those of the last parameters, which are complete first. No part is added to another
+ * one before all are there, so that a sum depends neither on the cut, nor on the transport, nor on who comes first.
  *
  * Within a forward or backward pass that trains, replicas may exchange statistics of batch norm: each group of them
  * computes the pass together, and none ends it before all have begun it. These exchanges are no collectives: they
@@ -64,6 +67,9 @@ typedef struct gp_indices {
  * MPI: some members are in other processes. */
 typedef enum gp_transport { GP_TRANSPORT_THREADS, GP_TRANSPORT_MPI } gp_transport;
 
+/* Buckets of gradients (bench/results/2026-11-23-buckets.txt). */
+enum { GP_BUCKET_BYTES = 4 << 20, GP_MOST_BUCKETS = 16 };
+
 typedef enum gp_collective_kind {
     GP_COLLECTIVE_GATHER,
     GP_COLLECTIVE_BROADCAST,
@@ -87,6 +93,7 @@ typedef struct gp_collective {
     gp_collective_kind kind;
     gp_part_kind part;
     gp_transport transport;
+    int bucket, buckets;                 /* of a scatter: which one, and how many its stage has; else 0 of 1 */
     int root;                            /* stage; −1: none */
     gp_indices contributors, collectors; /* stages, ascending */
 } gp_collective;
@@ -111,6 +118,7 @@ typedef struct gp_stages {
     int *first;            /* [number] its first replica */
     int *stage_of_node;    /* the first replica of the node's stage; NULL: there is no graph */
     bool norms;            /* training finds the norm of the gradients */
+    size_t bucket;         /* see gp_stages_request */
     bool shards;           /* replicas of a stage share out its optimizer state, and the updates */
     gp_edge *edges;        /* activations and skips by (to, value); then gradients */
     size_t edge_count, edge_capacity;
@@ -124,6 +132,7 @@ typedef struct gp_stages_request {
     const int *replicas;   /* [numbers] ≥ 1; NULL: 1 of each */
     int numbers;
     bool shards;            /* see gp_stages */
+    size_t bucket;          /* bytes of gradients, about; 0: GP_BUCKET_BYTES. Decides no bit */
     const int64_t *samples; /* sizes of micro-batches: of one of them, both ends of an edge must have a sample */
     int sample_count;
 } gp_stages_request;

@@ -44,6 +44,7 @@ void harness_plan(harness *h, const harness_options *options) {
         .stages = options->stages,
         .replicas = options->replicas,
         .shard_optimizer = options->shard_optimizer,
+        .bucket = options->bucket,
         .devices = specs,
         .update = options->update ? *options->update : sgd,
         .clip_norm = options->clip_norm,

@@ -19,6 +19,7 @@ typedef struct harness_options {
     gp_schedule schedule; /* GPipe's unless said */
     const int *replicas;  /* of each worker of the schedule; NULL: one */
     bool shard_optimizer;
+    size_t bucket;
     const gp_device_kind *kind;
     gp_dtype real;
     gp_checkpoint_mode checkpoint;

@@ -1,0 +1,43 @@
+/* Buckets of gradients that are posted before their backward pass is over.
+ *
+ * A stage's gradients are posted in buckets (schedule/stages.h). The last backward of a mini-batch completes them one
+ * after another, from the last parameter to the first. As soon as one is complete, its worker posts it, and goes on
+ * with the backward. The instruction `post`, which follows the backward, then finds that it is done. So programs, waits
+ * and slots are the same as without. On devices with queues nothing is posted early: what queues know of one another
+ * follows from the places of posts in programs (plan/queues.h).
+ *
+ * Derived from programs and routines, pure; owned by the plan, read-only, any thread. */
+#ifndef GP_PLAN_EARLY_POSTS_H
+#define GP_PLAN_EARLY_POSTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct gp_plan;
+struct gp_mini_plan;
+
+/* The instruction `post` is carried out within the backward `pc`, before op `op` of its routine, or after all of them.
+ */
+typedef struct gp_early_post {
+    uint32_t pc, post, op;
+} gp_early_post;
+
+/* Of a worker, by pc and then by op. */
+typedef struct gp_worker_posts {
+    gp_early_post *items;
+    size_t count, capacity;
+} gp_worker_posts;
+
+/* For a mini-batch that trains: [workers]; routines are made. */
+GP_MUST_USE gp_status gp_early_posts_create(const struct gp_plan *plan, const struct gp_mini_plan *mini,
+                                            gp_worker_posts **out, gp_error *err);
+void gp_early_posts_destroy(gp_worker_posts **posts, int workers);
+/* The first of a backward; NULL: it posts nothing. */
+const gp_early_post *gp_early_posts_find(const gp_worker_posts *posts, size_t pc);
+/* Whether a post is carried out early. */
+bool gp_early_posts_have(const gp_worker_posts *posts, size_t post);
+
+#endif
