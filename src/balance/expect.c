@@ -125,6 +125,7 @@ double gp_durations_copying(const gp_durations *durations, const gp_instr *instr
     double seconds = 0;
     gp_move move;
     for (int i = 0; gp_instr_copies(instr) && gp_instr_move(plan, durations->mini, instr, i, &move); i++) {
+        if (move.bytes == 0) continue;
         int from = move.from < 0 ? -1 : plan->stage[move.from].worker;
         if (from < 0 || !gp_links_are_messages(plan->links, from, to))
             seconds += move_seconds(durations, from, to, move.bytes);
@@ -182,6 +183,7 @@ static gp_status play(const player *with, gp_play **out, gp_error *err) {
                                                 .meets = mini->meets,
                                                 .queues = mini->queues,
                                                 .copies = copies,
+                                                .early = mini->early,
                                                 .duration = instr_seconds,
                                                 .context = with,
                                                 .processors = with->replay ? 0 : plan->processors,

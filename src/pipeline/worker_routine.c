@@ -144,7 +144,7 @@ static poster find_posts(const run_site *site, const gp_mini_plan *mini) {
 static gp_status post_buckets(poster *its, const run_site *site, size_t ops, gp_error *err) {
     if (its->next == its->end) return GP_OK;
     const gp_instr *instrs = its->mini->programs->worker[site->worker->index].instrs;
-    for (; its->next < its->end && &instrs[its->next->pc] == site->instr && its->next->op <= ops; its->next++)
+    for (; its->next < its->end && &instrs[its->next->pc] == site->instr && its->next->ops <= ops; its->next++)
         GP_RETURN_IF_FAILED(gp_channel_post_ahead(site->worker, its->mini, &instrs[its->next->post], err));
     return GP_OK;
 }

@@ -23,8 +23,7 @@ static bool overlaps(const gp_address *at, size_t bytes, size_t first, size_t le
 }
 
 /* How many ops of the routine there are up to the last one that touches the range of the stage. */
-static uint32_t ops_until(const gp_routine *routine, const gp_instr *backward, size_t first, size_t length) {
-    gp_when skipped = gp_instr_skips(backward);
+static uint32_t ops_until(const gp_routine *routine, gp_when skipped, size_t first, size_t length) {
     for (size_t o = routine->count; o-- > 0;) {
         const gp_exec_op *op = &routine->ops[o];
         if (op->when == skipped) continue;
@@ -32,6 +31,13 @@ static uint32_t ops_until(const gp_routine *routine, const gp_instr *backward, s
             if (overlaps(&op->operand[i], op->prepared->operand[i].bytes, first, length)) return (uint32_t)o + 1;
     }
     return 0;
+}
+
+static double work_of(const gp_routine *routine, gp_when skipped, size_t ops) {
+    double work = 0;
+    for (size_t o = 0; o < ops; o++)
+        if (routine->ops[o].when != skipped) work += routine->ops[o].prepared->effort * routine->ops[o].prepared->flops;
+    return work;
 }
 
 static gp_status add_post(const gp_plan *plan, const gp_mini_plan *mini, int worker, size_t post,
@@ -43,16 +49,19 @@ static gp_status add_post(const gp_plan *plan, const gp_mini_plan *mini, int wor
     gp_move bucket;
     if (pc == post || !gp_instr_move(plan, mini, instr, 0, &bucket)) return GP_OK;
     const gp_routine *routine = gp_instr_routine(mini, stage, &program->instrs[pc]);
-    uint32_t op = ops_until(routine, &program->instrs[pc], bucket.offset - stage->base, bucket.bytes);
+    gp_when skipped = gp_instr_skips(&program->instrs[pc]);
+    uint32_t ops = ops_until(routine, skipped, bucket.offset - stage->base, bucket.bytes);
+    double all = work_of(routine, skipped, routine->count);
+    double share = all > 0 ? work_of(routine, skipped, ops) / all : 1;
     GP_RETURN_IF_FAILED(GP_GROW(&posts->items, &posts->capacity, posts->count + 1, err));
-    posts->items[posts->count++] = (gp_early_post){(uint32_t)pc, (uint32_t)post, op};
+    posts->items[posts->count++] = (gp_early_post){(uint32_t)pc, (uint32_t)post, ops, share};
     return GP_OK;
 }
 
 static int by_place(const void *a, const void *b) {
     const gp_early_post *x = a, *y = b;
     if (x->pc != y->pc) return x->pc < y->pc ? -1 : 1;
-    if (x->op != y->op) return x->op < y->op ? -1 : 1;
+    if (x->ops != y->ops) return x->ops < y->ops ? -1 : 1;
     return x->post < y->post ? -1 : x->post > y->post;
 }
 

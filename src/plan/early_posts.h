@@ -12,24 +12,12 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include "base/status.h"
+#include "schedule/posts.h"
 
 struct gp_plan;
 struct gp_mini_plan;
-
-/* The instruction `post` is carried out within the backward `pc`, before op `op` of its routine, or after all of them.
- */
-typedef struct gp_early_post {
-    uint32_t pc, post, op;
-} gp_early_post;
-
-/* Of a worker, by pc and then by op. */
-typedef struct gp_worker_posts {
-    gp_early_post *items;
-    size_t count, capacity;
-} gp_worker_posts;
 
 /* For a mini-batch that trains: [workers]; routines are made. */
 GP_MUST_USE gp_status gp_early_posts_create(const struct gp_plan *plan, const struct gp_mini_plan *mini,

@@ -61,20 +61,24 @@ static gp_status emit_collectives(generator *g, gp_instr_op op, gp_part_kind par
     return GP_OK;
 }
 
+/* Whether it stands between the last backward and the step's scalars or update. */
+static bool is_exchanged(const gp_collective *its) {
+    return its->part == GP_PART_STATISTICS || its->part == GP_PART_GRADIENTS || its->part == GP_PART_BLOCKS;
+}
+
 /* What a stage has found, and what its other replicas have. */
 static gp_status emit_exchange(generator *g, int stage, gp_error *err) {
     const gp_stages *stages = g->request->stages;
     for (size_t c = 0; c < stages->collective_count; c++) {
         const gp_collective *its = &stages->collectives[c];
-        if (!gp_collective_is_mutual(its) || its->part == GP_PART_PARAMETERS) continue;
-        if (gp_indices_find(&its->contributors, stage) < 0) continue;
+        if (!is_exchanged(its)) continue;
         GP_RETURN_IF_FAILED(emit_member(g, GP_INSTR_POST, c, stage, err));
         GP_RETURN_IF_FAILED(emit_member(g, GP_INSTR_COLLECT, c, stage, err));
-        if (its->kind == GP_COLLECTIVE_SCATTER && its->bucket == its->buckets - 1)
+        bool scattered = its->kind == GP_COLLECTIVE_SCATTER && its->bucket == its->buckets - 1;
+        if (scattered && gp_indices_find(&its->collectors, stage) >= 0)
             GP_RETURN_IF_FAILED(emit(g, GP_INSTR_REDUCE, stage, 0, 0, err));
     }
-    GP_RETURN_IF_FAILED(emit_collectives(g, GP_INSTR_POST, GP_PART_BLOCKS, stage, err));
-    return emit_collectives(g, GP_INSTR_COLLECT, GP_PART_BLOCKS, stage, err);
+    return GP_OK;
 }
 
 static const gp_stage *stage_of(const generator *g, const gp_task *task) {

@@ -92,6 +92,21 @@ static gp_status send_parts(gp_player *p, gp_wait event, double time, gp_error *
     return GP_OK;
 }
 
+/* What is posted within the instruction. Where threads share processors, that time is over. */
+static gp_status post_early(gp_player *p, const gp_agent *a, double start, double end, gp_error *err) {
+    const gp_worker_posts *its = p->request.early ? &p->request.early[a->worker] : NULL;
+    for (size_t i = 0; its && !p->shares && i < its->count; i++) {
+        gp_wait event;
+        double time = start + its->items[i].share * (end - start);
+        if (its->items[i].pc != a->pc ||
+            !gp_instr_event(&p->programs->worker[a->worker].instrs[its->items[i].post], &event))
+            continue;
+        gp_player_happened(p, event, time);
+        GP_RETURN_IF_FAILED(send_parts(p, event, time, err));
+    }
+    return GP_OK;
+}
+
 /* It ends at `end`; the agent is free again from `free_at`. */
 static gp_status finish(gp_player *p, gp_agent *a, const gp_instr *instr, double start, double free_at, double end,
                         gp_error *err) {
@@ -108,10 +123,12 @@ static gp_status finish(gp_player *p, gp_agent *a, const gp_instr *instr, double
         p->marks[a->worker][mark] = end;
         gp_player_wake_those(p, a->worker, GP_ON_MARK, mark);
     }
+    if (gp_instr_ends_backward(instr)) GP_RETURN_IF_FAILED(post_early(p, a, start, end, err));
     a->pc++;
     /* Of a send, and of copies that are POSTED, elsewhere. */
     gp_wait event;
     if (!gp_instr_event(instr, &event) || event.kind == GP_WAIT_SENT) return GP_OK;
+    if (event.kind == GP_WAIT_POSTED && !isnan(p->when[gp_player_number(p, &event)])) return GP_OK; /* early */
     if (gp_wait_is_joint(&event) || !is_posted(p, instr, a->worker)) gp_player_happened(p, event, end);
     return event.kind == GP_WAIT_POSTED ? send_parts(p, event, end, err) : GP_OK;
 }

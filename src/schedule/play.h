@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "schedule/links.h"
+#include "schedule/posts.h"
 #include "schedule/queue.h"
 #include "schedule/waits.h"
 
@@ -40,6 +41,7 @@ typedef struct gp_play_request {
     gp_duration duration, latency;   /* NULL: 0. A copy takes both, and holds its channel and queue for the first. Asked
                                         about the receive; where copies are POSTED, about the send */
     const void *context;
+    const gp_worker_posts *early; /* [worker] posts within backwards; NULL: each at its place in the program */
     bool channels; /* from each worker to each other one copy at a time, as they ask; else any number at once */
     /* Between processes, if a link between them is given, copies and parts of collectives are messages: they begin when
      * they are sent or posted, as if the receiver had room, take the link's time, and need no thread. On a shared link

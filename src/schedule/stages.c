@@ -297,12 +297,12 @@ static gp_status add_buckets(gp_stages *stages, int number, gp_error *err) {
 static gp_status add_exchanges(gp_stages *stages, gp_error *err) {
     for (int n = stages->numbers - 1; n >= 0; n--) {
         if (replicas_of(stages, n) == 1) continue;
-        GP_RETURN_IF_FAILED(add_mutual(stages, GP_COLLECTIVE_EXCHANGE, GP_PART_STATISTICS, n, err));
         GP_RETURN_IF_FAILED(add_buckets(stages, n, err));
         if (!stages->shards)
             GP_RETURN_IF_FAILED(add_mutual(stages, GP_COLLECTIVE_EXCHANGE, GP_PART_GRADIENTS, n, err));
         else if (stages->norms)
             GP_RETURN_IF_FAILED(add_to_first(stages, GP_PART_BLOCKS, n, err));
+        GP_RETURN_IF_FAILED(add_mutual(stages, GP_COLLECTIVE_EXCHANGE, GP_PART_STATISTICS, n, err));
     }
     return GP_OK;
 }

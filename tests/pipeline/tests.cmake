@@ -1,6 +1,6 @@
 set(schedule ${CMAKE_CURRENT_LIST_DIR}/../schedule)
 # What the workers do: each of these starts them.
-foreach(name allocations arena bits delays diagnose faults formats mixed mutants nonfinite replicas run
+foreach(name allocations arena bits buckets delays diagnose faults formats mixed mutants nonfinite replicas run
         schedule_file replica_norms shards)
   gp_test(${name} "pipeline;threads" 900 gp_pipeline gp_ref gp_cpu)
   # As the program has it: OpenMP's threads would spin while they wait, on processors that others need.

@@ -631,13 +631,58 @@ static void updates_wait_for_those_who_copy(void **state) {
     toy_add_norms(&t);
     gp_programs *programs = toy_programs(&t, (toy_run){1, GP_CHECKPOINT_NEVER, false, true});
     assert_int_equal(gp_waits_create_behind(t.stages, programs, &behind, &err), GP_OK);
-    assert_int_equal(t.stages->collectives[3].part, GP_PART_BLOCKS);
+    assert_int_equal(t.stages->collectives[2].part, GP_PART_BLOCKS);
     assert_int_equal(t.stages->collectives[5].part, GP_PART_PARAMETERS);
     expect_joined(behind, programs, 0, GP_INSTR_UPDATE, 5, (const int[]){1}, 1);
     expect_joined(behind, programs, 1, GP_INSTR_UPDATE, 5, (const int[]){0}, 1);
-    expect_joined(behind, programs, 1, GP_INSTR_REDUCE, 3, (const int[]){0}, 1);
-    expect_joined(behind, programs, 0, GP_INSTR_REDUCE, 3, NULL, 0);
+    expect_joined(behind, programs, 1, GP_INSTR_REDUCE, 2, (const int[]){0}, 1);
+    expect_joined(behind, programs, 0, GP_INSTR_REDUCE, 2, NULL, 0);
     gp_waits_destroy(&behind);
+    gp_programs_destroy(&programs);
+    toy_fini(&t);
+}
+
+/* Worker 0 takes eight times as long for its backward as worker 1. */
+static double uneven(const void *context, int worker, size_t pc, const gp_instr *instr) {
+    (void)context;
+    (void)pc;
+    return instr->op != GP_INSTR_BACKWARD ? 0 : worker == 0 ? 8 : 1;
+}
+
+/* What is posted within a backward can be copied before the backward is over. */
+static void posts_within_a_backward_are_early(void **state) {
+    (void)state;
+    toy t;
+    gp_waits *waits = NULL;
+    gp_error err = {0};
+    toy_init_replicated(&t, (const int64_t[]){2}, (const int[]){2}, false, 1, NULL, 0);
+    gp_programs *programs = toy_programs(&t, (toy_run){1, GP_CHECKPOINT_NEVER, false, true});
+    assert_int_equal(gp_waits_create(t.stages, programs, true, &waits, &err), GP_OK);
+    const gp_program *program = &programs->worker[0];
+    size_t backward = 0, post = 0, collect = 0;
+    while (program->instrs[backward].op != GP_INSTR_BACKWARD) backward++;
+    while (program->instrs[post].op != GP_INSTR_POST ||
+           t.stages->collectives[program->instrs[post].collective].kind != GP_COLLECTIVE_SCATTER)
+        post++;
+    const gp_instr *others = programs->worker[1].instrs;
+    while (others[collect].op != GP_INSTR_COLLECT || others[collect].collective != program->instrs[post].collective)
+        collect++;
+    gp_early_post item = {(uint32_t)backward, (uint32_t)post, 1, 0.25};
+    const gp_worker_posts early[2] = {{.items = &item, .count = 1}, {0}};
+    for (int way = 0; way < 2; way++) {
+        gp_play *play = NULL;
+        const gp_play_request request = {.stages = t.stages,
+                                         .programs = programs,
+                                         .waits = waits,
+                                         .early = way ? early : NULL,
+                                         .duration = uneven,
+                                         .timeline = true};
+        assert_int_equal(gp_play_run(&request, &play, &err), GP_OK);
+        assert_true(play->worker[1].start[collect] == (way ? 2 : 8));
+        assert_true(play->worker[0].end[post] == 8 && play->length == 8);
+        gp_play_destroy(&play);
+    }
+    gp_waits_destroy(&waits);
     gp_programs_destroy(&programs);
     toy_fini(&t);
 }
@@ -677,6 +722,7 @@ int main(void) {
         cmocka_unit_test(deadlocks_are_named),
         cmocka_unit_test(collects_wait_for_all_posts),
         cmocka_unit_test(updates_wait_for_those_who_copy),
+        cmocka_unit_test(posts_within_a_backward_are_early),
         cmocka_unit_test(collectives_have_an_order),
         cmocka_unit_test(parts_are_not_written_before_they_are_collected),
         cmocka_unit_test(queues_copy_beside_computations),

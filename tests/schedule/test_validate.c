@@ -330,7 +330,7 @@ static void broken_halves_are_named(void **state) {
 }
 
 /* Stage 0, and two replicas of another one, stages 1 and 2. Collectives: 0 gathers the losses of stage 2 on stage 1, 1
- * broadcasts the scalars, 2 exchanges statistics, 3 scatters gradients, 4 exchanges their sums. */
+ * broadcasts the scalars, 2 scatters gradients, 3 exchanges their sums, 4 exchanges statistics. */
 static void broken_replicas_are_named(void **state) {
     (void)state;
     static const edit edits[] = {
@@ -340,16 +340,16 @@ static void broken_replicas_are_named(void **state) {
         {1, "collect s1 c0", "",
          "worker 1, instruction 6 (total s1): must come after the collect of the losses of the other replicas"},
         {2, "post s2 c0", "", "collective 0 (gather of losses): stage 2 has no post"},
-        {1, "reduce s1", "", "worker 1, instruction 17 (post s1 c4): comes before the reduce"},
-        {1, "reduce s1", "reduce s1\nreduce s1", "worker 1, instruction 18 (reduce s1): a second reduce of the stage"},
-        {1, "collect s1 c3", "",
-         "worker 1, instruction 16 (reduce s1): must come after the collect of the gradients of the other replicas"},
-        {1, "post s1 c3", "", "worker 1, instruction 15 (collect s1 c3): comes before the stage's own post"},
-        {1, "collect s1 c4", "", "collective 4 (exchange of gradients): stage 1 has no collect"},
-        {1, "post s1 c4", "post s1 c4\npost s1 c4",
-         "worker 1, instruction 19 (post s1 c4): a second post of the stage"},
-        {0, "collect s0 c1", "collect s0 c1\npost s0 c3",
-         "worker 0, instruction 15 (post s0 c3): stage 0 takes no part in collective 3, a scatter of gradients"},
+        {1, "reduce s1", "", "worker 1, instruction 15 (post s1 c3): comes before the reduce"},
+        {1, "reduce s1", "reduce s1\nreduce s1", "worker 1, instruction 16 (reduce s1): a second reduce of the stage"},
+        {1, "collect s1 c2", "",
+         "worker 1, instruction 14 (reduce s1): must come after the collect of the gradients of the other replicas"},
+        {1, "post s1 c2", "", "worker 1, instruction 13 (collect s1 c2): comes before the stage's own post"},
+        {1, "collect s1 c3", "", "collective 3 (exchange of gradients): stage 1 has no collect"},
+        {1, "post s1 c3", "post s1 c3\npost s1 c3",
+         "worker 1, instruction 17 (post s1 c3): a second post of the stage"},
+        {0, "collect s0 c1", "collect s0 c1\npost s0 c2",
+         "worker 0, instruction 15 (post s0 c2): stage 0 takes no part in collective 2, a scatter of gradients"},
         {0, "step s0", "reduce s0\nstep s0",
          "worker 0, instruction 15 (reduce s0): is not allowed: the stage has no replicas"},
         {0, "step s0", "total s0\nstep s0",
@@ -358,7 +358,7 @@ static void broken_replicas_are_named(void **state) {
          "worker 2, instruction 5 (post s2 c0): comes before the stage's last forward"},
     };
     static const edit with_norms[] = {
-        {1, "collect s1 c3", "",
+        {1, "collect s1 c2", "",
          "worker 1, instruction 18 (norm s1): must come after the collect of the gradients of the other replicas"},
         {2, "step s2", "norm s2\nstep s2",
          "worker 2, instruction 19 (norm s2): is not allowed: the first replica finds the norm"},
@@ -374,14 +374,14 @@ static void broken_replicas_are_named(void **state) {
 }
 
 /* The same stages, whose replicas share out the optimizer. Collectives: 0 gathers the losses, 1 broadcasts the scalars,
- * 2 exchanges statistics, 3 scatters gradients, 4 exchanges parameters. With norms: 1 exchanges statistics, 2 scatters
- * gradients, 3 gathers sums of blocks, 4 gathers squares, 5 broadcasts the scalars, 6 exchanges parameters. */
+ * 2 scatters gradients, 3 exchanges statistics, 4 exchanges parameters. With norms: 1 scatters gradients, 2 gathers sums of
+ * blocks, 3 exchanges statistics, 4 gathers squares, 5 broadcasts the scalars, 6 exchanges parameters. */
 static void broken_shards_are_named(void **state) {
     (void)state;
     static const edit edits[] = {
         {1, "update s1", "", "worker 1, instruction 18 (post s1 c4): comes before the update"},
         {1, "update s1", "update s1\nupdate s1", "worker 1, instruction 19 (update s1): a second update of the stage"},
-        {2, "reduce s2", "update s2\nreduce s2", "worker 2, instruction 16 (update s2): comes before the reduce"},
+        {2, "reduce s2", "update s2\nreduce s2", "worker 2, instruction 14 (update s2): comes before the reduce"},
         {2, "collect s2 c1", "", "worker 2, instruction 16 (update s2): must come after the collect of the scalars"},
         {1, "post s1 c4", "", "worker 1, instruction 19 (collect s1 c4): comes before the stage's own post"},
         {2, "collect s2 c4", "", "collective 4 (exchange of parameters): stage 2 has no collect"},
@@ -393,11 +393,11 @@ static void broken_shards_are_named(void **state) {
          "worker 1, instruction 21 (norm s1): is not allowed: this run computes no norms of gradients"},
     };
     static const edit with_norms[] = {
-        {1, "collect s1 c3", "",
+        {1, "collect s1 c2", "",
          "worker 1, instruction 17 (norm s1): must come after the collect of the squares of the other replicas"},
-        {2, "post s2 c3", "", "collective 3 (gather of blocks): stage 2 has no post"},
-        {2, "reduce s2", "post s2 c3\nreduce s2", "worker 2, instruction 15 (post s2 c3): comes before the reduce"},
-        {1, "reduce s1", "norm s1\nreduce s1", "worker 1, instruction 16 (norm s1): comes before the reduce"},
+        {2, "post s2 c2", "", "collective 2 (gather of blocks): stage 2 has no post"},
+        {2, "reduce s2", "post s2 c2\nreduce s2", "worker 2, instruction 13 (post s2 c2): comes before the reduce"},
+        {1, "reduce s1", "norm s1\nreduce s1", "worker 1, instruction 14 (norm s1): comes before the reduce"},
         {2, "collect s2 c5", "", "worker 2, instruction 17 (update s2): must come after the collect of the scalars"},
         {1, "clip s1", "update s1\nclip s1", "worker 1, instruction 20 (update s1): comes before the clip"},
     };
