@@ -14,7 +14,7 @@
 #include <stddef.h>
 
 #include "base/status.h"
-#include "schedule/posts.h"
+#include "schedule/play.h"
 
 struct gp_plan;
 struct gp_mini_plan;

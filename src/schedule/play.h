@@ -13,7 +13,6 @@
 
 #include "base/status.h"
 #include "schedule/links.h"
-#include "schedule/posts.h"
 #include "schedule/queue.h"
 #include "schedule/waits.h"
 
@@ -30,6 +29,19 @@ typedef enum gp_play_copies {
     GP_PLAY_QUEUED, /* its device's queues (schedule/access.h), beside computations */
     GP_PLAY_POSTED, /* the transport, from when it is sent: a receive only waits until it has arrived */
 } gp_play_copies;
+
+/* A post that is carried out within the backward that makes its part (plan/early_posts.h): the instruction `post`
+ * within the backward `pc`, when `ops` ops of its routine are over. */
+typedef struct gp_early_post {
+    uint32_t pc, post, ops;
+    double share; /* of the time of the backward that is over then, about */
+} gp_early_post;
+
+/* Of a worker, by pc and then by ops. */
+typedef struct gp_worker_posts {
+    gp_early_post *items;
+    size_t count, capacity;
+} gp_worker_posts;
 
 typedef struct gp_play_request {
     const gp_stages *stages;
