@@ -374,8 +374,8 @@ static void broken_replicas_are_named(void **state) {
 }
 
 /* The same stages, whose replicas share out the optimizer. Collectives: 0 gathers the losses, 1 broadcasts the scalars,
- * 2 scatters gradients, 3 exchanges statistics, 4 exchanges parameters. With norms: 1 scatters gradients, 2 gathers sums of
- * blocks, 3 exchanges statistics, 4 gathers squares, 5 broadcasts the scalars, 6 exchanges parameters. */
+ * 2 scatters gradients, 3 exchanges statistics, 4 exchanges parameters. With norms: 1 scatters gradients, 2 gathers
+ * sums of blocks, 3 exchanges statistics, 4 gathers squares, 5 broadcasts the scalars, 6 exchanges parameters. */
 static void broken_shards_are_named(void **state) {
     (void)state;
     static const edit edits[] = {
