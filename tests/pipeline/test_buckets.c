@@ -15,7 +15,6 @@
 #include "device/ref/ref.h"
 #include "pipeline/harness.h"
 #include "pipeline/networks.h"
-#include "schedule/program_index.h"
 #include "schedule/validate.h"
 
 enum { MOST = 4 };

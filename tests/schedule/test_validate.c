@@ -441,7 +441,7 @@ static void broken_empty_shares_are_named(void **state) {
         {4, "B s4 m1", "", "worker 4, instruction 4 (send s4 m1 e7): is sent before the backward that computes it"},
         {4, "F s4 m1", "post s4 c0\nF s4 m1 saved=0 keep last",
          "worker 4, instruction 2 (post s4 c0): comes before the stage's last forward"},
-        {4, "post s4 c3", "", "worker 4, instruction 9 (collect s4 c3): comes before the stage's own post"},
+        {4, "post s4 c2", "", "worker 4, instruction 7 (collect s4 c2): comes before the stage's own post"},
         {1, "send s1 m1 e3", "", "edge 3 (activation from stage 1 to stage 4): micro-batch 1 is never sent"},
     };
     toy t;
@@ -459,7 +459,7 @@ static void broken_idle_replicas_are_named(void **state) {
          "worker 4, instruction 0 (F s4 m0): the share of replica 3 of 4 is empty"},
         {4, "post s4 c0", "", "collective 0 (gather of losses): stage 4 has no post"},
         {4, "collect s4 c1", "", "collective 1 (broadcast of scalars): stage 4 has no collect"},
-        {4, "post s4 c3", "", "worker 4, instruction 4 (collect s4 c3): comes before the stage's own post"},
+        {4, "post s4 c2", "", "worker 4, instruction 2 (collect s4 c2): comes before the stage's own post"},
         {4, "reduce s4", "", "worker 4, instruction 6 (post s4 c4): comes before the reduce"},
         {4, "step s4", "", "stage 4 has no step"},
     };
