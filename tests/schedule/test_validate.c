@@ -460,7 +460,7 @@ static void broken_idle_replicas_are_named(void **state) {
         {4, "post s4 c0", "", "collective 0 (gather of losses): stage 4 has no post"},
         {4, "collect s4 c1", "", "collective 1 (broadcast of scalars): stage 4 has no collect"},
         {4, "post s4 c2", "", "worker 4, instruction 2 (collect s4 c2): comes before the stage's own post"},
-        {4, "reduce s4", "", "worker 4, instruction 6 (post s4 c4): comes before the reduce"},
+        {4, "reduce s4", "", "worker 4, instruction 4 (post s4 c3): comes before the reduce"},
         {4, "step s4", "", "stage 4 has no step"},
     };
     static const edit evaluation[] = {
