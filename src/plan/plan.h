@@ -130,6 +130,8 @@ static inline bool gp_plan_stage_is_far(const gp_plan *plan, int stage) {
 }
 /* Threads that compute at the same time on the host's processors: those of all workers on the host. */
 int gp_plan_threads(const gp_plan *plan);
+/* The same of the host that has most of them, if there are links: the threads that share plan->processors. */
+int gp_plan_host_threads(const gp_plan *plan);
 /* Whether these are more than plan->processors, so that they take turns. */
 bool gp_plan_shares(const gp_plan *plan);
 /* Whether some device goes on with what it was given when the call has returned. */

@@ -32,15 +32,32 @@ int gp_plan_largest_mini(const gp_plan *plan) {
     return best;
 }
 
+static int threads_of(const gp_plan *plan, int worker) {
+    const gp_device_spec *device = &plan->devices[worker];
+    return !device->kind->on_host ? 0 : device->threads > 1 ? device->threads : 1;
+}
+
 int gp_plan_threads(const gp_plan *plan) {
     int threads = 0;
-    for (int w = 0; w < plan->workers; w++)
-        if (plan->devices[w].kind->on_host) threads += plan->devices[w].threads > 1 ? plan->devices[w].threads : 1;
+    for (int w = 0; w < plan->workers; w++) threads += threads_of(plan, w);
     return threads;
 }
 
+/* Processes stand in the order of their hosts, but workers need not. */
+int gp_plan_host_threads(const gp_plan *plan) {
+    int most = 0;
+    if (!plan->links || plan->links->hosts == 1) return gp_plan_threads(plan);
+    for (int host = 0; host < plan->links->hosts; host++) {
+        int threads = 0;
+        for (int w = 0; w < plan->workers; w++)
+            if (plan->links->host[w] == host) threads += threads_of(plan, w);
+        if (threads > most) most = threads;
+    }
+    return most;
+}
+
 bool gp_plan_shares(const gp_plan *plan) {
-    return plan->processors > 0 && gp_plan_threads(plan) > plan->processors;
+    return plan->processors > 0 && gp_plan_host_threads(plan) > plan->processors;
 }
 
 bool gp_plan_works_on(const gp_plan *plan) {

@@ -25,14 +25,16 @@ void gp_precision_advise(const gp_session *session, bool report, FILE *out) {
 
 void gp_processors_warn(const gp_plan *plan, bool report, FILE *out) {
     if (!gp_plan_shares(plan)) return;
-    fprintf(out, "%s %d threads compute on %d processor%s, so they take turns%s",
-            report ? "warning     " : "warning:", gp_plan_threads(plan), plan->processors,
-            plan->processors == 1 ? "" : "s", report ? "; the prediction includes this\n             " : "; ");
+    bool hosts = plan->links && plan->links->hosts > 1;
+    fprintf(out, "%s %d threads compute on %d processor%s%s, so they take turns%s",
+            report ? "warning     " : "warning:", gp_plan_host_threads(plan), plan->processors,
+            plan->processors == 1 ? "" : "s", hosts ? " of a host" : "",
+            report ? "; the prediction includes this\n             " : "; ");
     if (plan->workers == 1)
         fprintf(out, "give the device at most %d\n", plan->processors);
     else
-        fprintf(out, "list fewer devices in pipeline.devices, or give them fewer threads: at most %d in all\n",
-                plan->processors);
+        fprintf(out, "list fewer devices in pipeline.devices, or give them fewer threads: at most %d in all%s\n",
+                plan->processors, hosts ? " on a host" : "");
 }
 
 void gp_micro_batches_warn(const gp_plan *plan, bool report, FILE *out) {

@@ -133,6 +133,10 @@ static gp_status finish(gp_player *p, gp_agent *a, const gp_instr *instr, double
     return event.kind == GP_WAIT_POSTED ? send_parts(p, event, end, err) : GP_OK;
 }
 
+static int host_of(const gp_player *p, int worker) {
+    return p->request.links ? p->request.links->host[worker] : 0;
+}
+
 static int threads_of(const gp_player *p, int worker) {
     return p->request.threads && p->request.threads[worker] > 1 ? p->request.threads[worker] : 1;
 }
@@ -250,7 +254,9 @@ static gp_status grant(gp_player *p, const gp_heap_item *its, gp_error *err) {
     if (!uses_channel(p, instr, its->seconds)) {
         bool copies = instr->op == GP_INSTR_LOAD || instr->op == GP_INSTR_RECV;
         int threads = copies ? 1 : threads_of(p, a->worker);
-        return gp_sharing_begin(&p->sharing, its->time, its->seconds, threads, (int)its->who, err);
+        p->jobs++;
+        return gp_sharing_begin(&p->sharing[host_of(p, a->worker)], its->time, its->seconds, threads, (int)its->who,
+                                err);
     }
     double latency, start = take_channel(p, instr, its->time, its->seconds), over = start + its->seconds;
     if (instr->op != GP_INSTR_SEND) return go_on_after(p, a, start, over, err);
@@ -259,17 +265,27 @@ static gp_status grant(gp_player *p, const gp_heap_item *its, gp_error *err) {
     return GP_OK;
 }
 
+/* The host on which a job ends first, if one is under way. */
+static gp_sharing *first_to_end(const gp_player *p) {
+    gp_sharing *first = &p->sharing[0];
+    for (int h = 1; h < p->hosts && p->jobs > 0; h++)
+        if (gp_sharing_first_end(&p->sharing[h]) < gp_sharing_first_end(first)) first = &p->sharing[h];
+    return first;
+}
+
 /* Called when no agent can go on, so that no agent asks for an earlier time than the earliest event. At equal times
  * jobs end before others begin. */
 static gp_status next_event(gp_player *p, gp_error *err) {
-    double end = gp_sharing_first_end(&p->sharing);
+    gp_sharing *sharing = first_to_end(p);
+    double end = gp_sharing_first_end(sharing);
     const gp_heap_item *first = p->asks.count > 0 ? &p->asks.items[0] : NULL;
     bool job = first && first->rank >> 63;
     if (first && (job ? first->time < end : first->time <= end)) {
         gp_heap_item its = gp_heap_pop(&p->asks);
         return grant(p, &its, err);
     }
-    gp_agent *a = &p->agents[gp_sharing_end(&p->sharing)];
+    gp_agent *a = &p->agents[gp_sharing_end(sharing)];
+    p->jobs--;
     return go_on_after(p, a, a->clock, end, err);
 }
 
@@ -290,7 +306,7 @@ static gp_status say_deadlock(const gp_player *p, const gp_agent *a, gp_error *e
 }
 
 static gp_status play(gp_player *p, gp_error *err) {
-    while (p->awake_count > 0 || p->asks.count > 0 || p->sharing.jobs.count > 0)
+    while (p->awake_count > 0 || p->asks.count > 0 || p->jobs > 0)
         GP_RETURN_IF_FAILED(p->awake_count > 0 ? go_on(p, &p->agents[p->awake[--p->awake_count]], err)
                                                : next_event(p, err));
     const gp_agent *last = NULL; /* a mark that does not come is another agent's fault */
@@ -325,13 +341,19 @@ static gp_status make_agents(gp_player *p, gp_error *err) {
 }
 
 /* Enough processors for all threads change nothing. */
-static void share_processors(gp_player *p) {
-    int64_t threads = 0;
-    int workers = p->programs->workers;
-    for (int w = 0; w < workers; w++)
-        if (copies_of(p, w) != GP_PLAY_QUEUED) threads += threads_of(p, w);
-    p->shares = p->request.processors > 0 && threads > p->request.processors;
-    p->sharing.processors = p->request.processors;
+static gp_status share_processors(gp_player *p, gp_error *err) {
+    p->hosts = p->request.links ? p->request.links->hosts : 1;
+    GP_RETURN_IF_FAILED(GP_NEW(&p->sharing, p->hosts, err));
+    int64_t *threads = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&threads, p->hosts, err));
+    for (int w = 0; w < p->programs->workers; w++)
+        if (copies_of(p, w) != GP_PLAY_QUEUED) threads[host_of(p, w)] += threads_of(p, w);
+    for (int h = 0; h < p->hosts; h++) {
+        p->shares |= p->request.processors > 0 && threads[h] > p->request.processors;
+        p->sharing[h].processors = p->request.processors;
+    }
+    free(threads);
+    return GP_OK;
 }
 
 static gp_status prepare(gp_player *p, gp_error *err) {
@@ -342,7 +364,7 @@ static gp_status prepare(gp_player *p, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_NEW(&p->groups, 2 * p->stages->count, err));
     if (p->request.channels) GP_RETURN_IF_FAILED(gp_channels_init(&p->channels, p->stages, p->programs, err));
     GP_RETURN_IF_FAILED(gp_messages_init(&p->messages, &p->request, err));
-    share_processors(p);
+    GP_RETURN_IF_FAILED(share_processors(p, err));
     return make_agents(p, err);
 }
 
@@ -359,7 +381,8 @@ gp_status gp_play_run(const gp_play_request *request, gp_play **out, gp_error *e
     gp_channels_fini(&p.channels);
     gp_messages_fini(&p.messages);
     free(p.asks.items);
-    free(p.sharing.jobs.items);
+    for (int h = 0; p.sharing && h < p.hosts; h++) free(p.sharing[h].jobs.items);
+    free(p.sharing);
     for (int w = 0; p.marks && w < p.programs->workers; w++) free(p.marks[w]);
     free(p.marks);
     free(p.groups);

@@ -60,8 +60,9 @@ typedef struct gp_play_request {
      * inside a process a copy waits for its lane. NULL: none. Then without `channels`. */
     const gp_links *links;
     gp_play_part part; /* not NULL with links */
-    /* > 0: the threads of all workers share so many processors (schedule/sharing.h) when they compute, and when they
-     * copy; a device's queues and copies on channels need none. 0: a processor for each thread. */
+    /* > 0: the threads of all workers, of each host if there are links, share so many processors (schedule/sharing.h)
+     * when they compute, and when they copy; a device's queues and copies on channels need none. 0: a processor for
+     * each thread. */
     int processors;
     const int *threads; /* [worker] that its computations need; a copy needs one. NULL: one each */
     bool timeline;      /* keep start and end of each instruction */

@@ -61,7 +61,9 @@ typedef struct gp_player {
     uint64_t asked; /* for a channel, so far */
     gp_channels channels;
     gp_messages messages;
-    gp_sharing sharing;
+    gp_sharing *sharing; /* [host] its processors */
+    int hosts;
+    int jobs;    /* under way on them */
     bool shares; /* threads need more processors than there are */
 } gp_player;
 

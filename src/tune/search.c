@@ -79,7 +79,7 @@ static gp_status take_plan(const gp_session *session, const gp_plan *plan, gp_ca
     if (mini < 0) return gp_fail(err, GP_INTERNAL, "no plan for a full mini-batch");
     it->stages = plan->stages->numbers;
     it->workers = plan->workers;
-    it->threads = gp_plan_threads(plan);
+    it->threads = gp_plan_host_threads(plan);
     GP_RETURN_IF_FAILED(GP_NEW(&it->layers, it->stages, err));
     GP_RETURN_IF_FAILED(GP_NEW(&it->arena, it->workers, err));
     memcpy(it->layers, session->layers, (size_t)it->stages * sizeof *it->layers);

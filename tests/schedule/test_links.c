@@ -62,6 +62,8 @@ static gp_links *make_links(int workers, int hosts, bool shared) {
     return links;
 }
 
+static int processors; /* of a host; 0: enough */
+
 static double play(const toy *t, toy_run run, sizes its, const gp_links *links) {
     gp_programs *programs = toy_programs(t, run);
     gp_waits *waits = NULL;
@@ -74,6 +76,7 @@ static double play(const toy *t, toy_run run, sizes its, const gp_links *links) 
                                      .waits = waits,
                                      .duration = duration,
                                      .context = &its,
+                                     .processors = processors,
                                      .links = links,
                                      .part = part};
     if (gp_play_run(&request, &played, &err) != GP_OK) fail_msg("%s", err.text);
@@ -148,6 +151,24 @@ static void parts_of_collectives_are_messages(void **state) {
     }
 }
 
+/* Two workers of a host compute on one processor, and so at half their speed; those of two hosts do not. */
+static void each_host_has_its_processors(void **state) {
+    (void)state;
+    static const int64_t layers[] = {1};
+    static const int replicas[] = {2};
+    for (int hosts = 1; hosts <= 2; hosts++) {
+        toy t;
+        toy_init_replicated(&t, layers, replicas, false, 1, NULL, 0);
+        gp_links *links = make_links(2, hosts, false);
+        processors = 1;
+        double length = play(&t, (toy_run){1, GP_CHECKPOINT_NEVER, false, false}, (sizes){0}, links);
+        processors = 0;
+        assert_true(length == (hosts == 1 ? 2 : 1.5)); /* a message to replica 0, for its total */
+        gp_links_destroy(&links);
+        toy_fini(&t);
+    }
+}
+
 static void lanes_belong_to_hosts_and_processes(void **state) {
     (void)state;
     gp_links *links = make_links(6, 3, true);
@@ -178,6 +199,7 @@ int main(void) {
         cmocka_unit_test(workers_of_a_host_share_its_network),
         cmocka_unit_test(threads_share_a_process),
         cmocka_unit_test(parts_of_collectives_are_messages),
+        cmocka_unit_test(each_host_has_its_processors),
         cmocka_unit_test(lanes_belong_to_hosts_and_processes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
