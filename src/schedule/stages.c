@@ -323,9 +323,27 @@ static void clear_collectives(gp_stages *stages) {
     stages->collective_count = 0;
 }
 
+static void number_places(gp_stages *stages) {
+    stages->places = 0;
+    for (size_t c = 0; c < stages->collective_count; c++) {
+        gp_collective *its = &stages->collectives[c];
+        const gp_indices *lists[] = {&its->contributors, &its->collectors};
+        int lowest = stages->count, highest = -1;
+        for (int i = 0; i < 2; i++) {
+            if (lists[i]->count == 0) continue;
+            int first = lists[i]->items[0], last = lists[i]->items[lists[i]->count - 1];
+            if (first < lowest) lowest = first;
+            if (last > highest) highest = last;
+        }
+        its->lowest = lowest;
+        its->places = stages->places;
+        if (highest >= lowest) stages->places += (size_t)(highest - lowest) + 1;
+    }
+}
+
 /* Scalars say how much to clip, which follows from the squares of gradients that are complete. Without norms they are
  * known after the last forward pass. */
-static gp_status add_collectives(gp_stages *stages, gp_error *err) {
+static gp_status add_all_collectives(gp_stages *stages, gp_error *err) {
     if (stages->count == 1) return GP_OK;
     GP_RETURN_IF_FAILED(add_to_first(stages, GP_PART_LOSSES, stages->numbers - 1, err));
     if (stages->norms) {
@@ -338,6 +356,12 @@ static gp_status add_collectives(gp_stages *stages, gp_error *err) {
     GP_RETURN_IF_FAILED(add_rooted(stages, GP_COLLECTIVE_BROADCAST, GP_PART_SCALARS, true, err));
     GP_RETURN_IF_FAILED(add_exchanges(stages, err));
     return add_parameters(stages, err);
+}
+
+static gp_status add_collectives(gp_stages *stages, gp_error *err) {
+    GP_RETURN_IF_FAILED(add_all_collectives(stages, err));
+    number_places(stages);
+    return GP_OK;
 }
 
 gp_status gp_stages_add_norms(gp_stages *stages, gp_error *err) {

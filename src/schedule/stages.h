@@ -96,6 +96,8 @@ typedef struct gp_collective {
     int bucket, buckets;                 /* of a scatter: which one, and how many its stage has; else 0 of 1 */
     int root;                            /* stage; −1: none */
     gp_indices contributors, collectors; /* stages, ascending */
+    int lowest;                          /* of both */
+    size_t places;                       /* number of that member's place */
 } gp_collective;
 
 typedef struct gp_stage {
@@ -124,6 +126,7 @@ typedef struct gp_stages {
     size_t edge_count, edge_capacity;
     gp_collective *collectives; /* in the order in which each worker takes part in them; a single stage has none */
     size_t collective_count, collective_capacity;
+    size_t places; /* of all collectives: each has one for every stage from its lowest member to its highest */
 } gp_stages;
 
 typedef struct gp_stages_request {
@@ -160,6 +163,11 @@ static inline bool gp_stage_shards(const gp_stages *stages, int stage) {
 /* The first replica of a stage's group. */
 static inline int gp_stages_group(const gp_stages *stages, int stage) {
     return stage - stages->stage[stage].replica % stages->stage[stage].group;
+}
+/* Number of a member's place in a collective, below stages->places: for what is known of each. */
+static inline size_t gp_stages_place(const gp_stages *stages, uint32_t collective, int stage) {
+    const gp_collective *its = &stages->collectives[collective];
+    return its->places + (size_t)(stage - its->lowest);
 }
 /* Whether a collective's member contributes, and collects too. */
 static inline bool gp_collective_is_mutual(const gp_collective *collective) {

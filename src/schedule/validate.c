@@ -533,7 +533,7 @@ static gp_status check_deadlock(const gp_checker *c, gp_error *err) {
 static gp_status check_numbers(gp_checker *c, gp_error *err) {
     GP_RETURN_IF_FAILED(check_sizes(c, err));
     GP_RETURN_IF_FAILED(GP_NEW(&c->first, c->stages->count + 1, err));
-    GP_RETURN_IF_FAILED(GP_NEW(&c->joined, c->stages->collective_count * (size_t)c->stages->count, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&c->joined, c->stages->places, err));
     GP_RETURN_IF_FAILED(check_workers(c, err));
     return check_lengths(c, err);
 }

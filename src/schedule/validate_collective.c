@@ -23,7 +23,7 @@ gp_status gp_check_collective_fields(const gp_checker *c, gp_error *err) {
 }
 
 static uint8_t *joined_by(const gp_checker *c, uint32_t collective, int stage) {
-    return &c->joined[(size_t)collective * (size_t)c->stages->count + (size_t)stage];
+    return &c->joined[gp_stages_place(c->stages, collective, stage)];
 }
 
 static uint8_t joins_as(const gp_instr *instr) {

@@ -21,7 +21,7 @@ typedef struct gp_checker {
     const gp_stage *stage;                /* the current one, with what it has done so far */
     gp_micros micros;                     /* of which it has samples */
     int s, forwards, backwards, weights, norms, clips, totals, reduces, updates, steps;
-    uint8_t *joined; /* [collective·stages + stage]: what it has done in it */
+    uint8_t *joined; /* [place of a member]: what it has done in its collective */
     int worker;      /* of the current instruction */
     size_t pc;
     const gp_instr *instr;

@@ -26,15 +26,14 @@ int gp_event_stage(const gp_stages *stages, const gp_wait *event) {
 size_t gp_event_number(const gp_stages *stages, int pieces, const gp_wait *event) {
     size_t copies = stages->edge_count * (size_t)pieces;
     if (gp_wait_is_joint(event)) {
-        size_t of_collective = 2 * (size_t)event->edge + (event->kind == GP_WAIT_COLLECTED);
-        return 2 * copies + of_collective * (size_t)stages->count + event->micro;
+        size_t place = gp_stages_place(stages, event->edge, event->micro);
+        return 2 * (copies + place) + (event->kind == GP_WAIT_COLLECTED);
     }
     return event->kind * copies + (size_t)event->edge * (size_t)pieces + event->micro;
 }
 
 size_t gp_event_count(const gp_stages *stages, int pieces) {
-    const gp_wait behind_all = {(uint32_t)stages->collective_count, 0, GP_WAIT_POSTED};
-    return gp_event_number(stages, pieces, &behind_all);
+    return 2 * (stages->edge_count * (size_t)pieces + stages->places);
 }
 
 const char *gp_event_text(char buffer[GP_EVENT_TEXT], const gp_wait *event) {

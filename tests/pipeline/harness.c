@@ -20,10 +20,10 @@ void harness_plan(harness *h, const harness_options *options) {
     h->options = *options;
     must(gp_yaml_parse(options->model, strlen(options->model), "model", &h->document, &err), &err);
     must(gp_graph_build(gp_yaml_root(h->document), &h->graph, &err), &err);
-    gp_device_spec specs[64];
+    static gp_device_spec specs[1024];
     int workers = 0, places = gp_schedule_workers(&options->schedule, options->stages);
     for (int p = 0; p < places; p++) workers += options->replicas ? options->replicas[p] : 1;
-    assert_true(workers <= 64);
+    assert_true(workers <= (int)(sizeof specs / sizeof *specs));
     for (int i = 0; i < workers; i++) {
         const gp_device_kind *kind = options->odd && i % 2 ? options->odd : options->kind;
         specs[i] = (gp_device_spec){kind, options->devices && !kind->on_host ? i % options->devices : 0,
