@@ -46,6 +46,9 @@ void harness_plan(harness *h, const harness_options *options) {
         .shard_optimizer = options->shard_optimizer,
         .bucket = options->bucket,
         .devices = specs,
+        .process = options->process,
+        .processes = options->processes,
+        .rank = options->rank,
         .update = options->update ? *options->update : sgd,
         .clip_norm = options->clip_norm,
         .norms = options->norms,
@@ -97,6 +100,10 @@ static gp_status write_param(harness *h, int p, gp_error *err) {
 gp_status harness_try_start(harness *h, const gp_hooks *hooks, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_run_create(h->plan, hooks, &h->run, err));
     gp_run_note(h->run, !h->options.no_notes);
+    return harness_fill(h, err);
+}
+
+gp_status harness_fill(harness *h, gp_error *err) {
     for (int p = 0; p < h->graph->param_count; p++) GP_RETURN_IF_FAILED(write_param(h, p, err));
     return gp_run_refresh(h->run, err);
 }
@@ -136,7 +143,7 @@ gp_status harness_step(harness *h, int64_t samples, bool training, uint32_t step
 static gp_step_input input_of(const harness *h, int64_t samples, bool training, uint32_t step, int *mini) {
     *mini = gp_plan_find(h->plan, training, samples);
     assert_true(*mini >= 0);
-    return (gp_step_input){h->input, h->target, 7, step, 0.05, (double)(samples * h->target_elements), 0, 0};
+    return (gp_step_input){h->input, h->target, 7, step, 0.05, (double)(samples * h->target_elements), 0, step};
 }
 
 gp_status harness_run(harness *h, int64_t samples, bool training, uint32_t step, gp_step_result *result,
@@ -180,24 +187,29 @@ void harness_end(harness *h) {
     free(h->target);
 }
 
-uint64_t harness_train(const harness_options *options, const gp_hooks *hooks, int steps) {
-    harness h;
+uint64_t harness_steps(harness *h, int steps) {
+    const harness_options *options = &h->options;
     gp_error err = {0};
     gp_step_result result;
     uint64_t losses = 0;
-    harness_plan(&h, options);
-    harness_start(&h, hooks);
     for (int s = 1; s <= steps; s++) {
         int64_t samples = options->last && s % 3 == 0 ? options->last : options->batch;
-        must(harness_step(&h, samples, true, (uint32_t)s, &result, &err), &err);
+        must(harness_step(h, samples, true, (uint32_t)s, &result, &err), &err);
         assert_true(result.finite);
         losses = gp_hash_bytes(losses, &result.loss_sum, sizeof result.loss_sum);
     }
     if (options->evaluation) {
-        must(harness_step(&h, options->evaluation, false, 1, &result, &err), &err);
+        must(harness_step(h, options->evaluation, false, 1, &result, &err), &err);
         losses = gp_hash_bytes(losses, &result.loss_sum, sizeof result.loss_sum);
     }
-    losses = gp_hash_bytes(losses, &(uint64_t){harness_hash(&h)}, sizeof(uint64_t));
+    return gp_hash_bytes(losses, &(uint64_t){harness_hash(h)}, sizeof(uint64_t));
+}
+
+uint64_t harness_train(const harness_options *options, const gp_hooks *hooks, int steps) {
+    harness h;
+    harness_plan(&h, options);
+    harness_start(&h, hooks);
+    uint64_t found = harness_steps(&h, steps);
     harness_end(&h);
-    return losses;
+    return found;
 }

@@ -40,6 +40,8 @@ typedef struct harness_options {
     bool predict;              /* evaluations keep what the loss is given */
     bool pin;                  /* workers have processors of their own */
     bool no_notes;             /* queues write no progress notes */
+    int processes, rank;       /* 0: one */
+    const int *process;        /* [worker] */
 } harness_options;
 
 typedef struct harness {
@@ -63,6 +65,8 @@ int harness_ops(const harness *h, gp_routine_kind routine, gp_op_kind kind);
 void harness_start(harness *h, const gp_hooks *hooks);
 /* The same where it may fail; harness_end, or gp_run_destroy, in any case. */
 gp_status harness_try_start(harness *h, const gp_hooks *hooks, gp_error *err);
+/* The second half of a start: parameters from seed 7, into h->run. */
+gp_status harness_fill(harness *h, gp_error *err);
 /* Step `step` (from 1) on a mini-batch of `samples` made from the step's number. */
 gp_status harness_step(harness *h, int64_t samples, bool training, uint32_t step, gp_step_result *result,
                        gp_error *err);
@@ -75,8 +79,10 @@ gp_status harness_begin(harness *h, int64_t samples, bool training, uint32_t ste
 uint64_t harness_hash(harness *h);
 void harness_end(harness *h);
 
-/* The whole: `steps` steps, each third one on the smaller mini-batch, an evaluation at the end; the hash of parameters
- * and losses. */
+/* `steps` steps, each third one on the smaller mini-batch, an evaluation at the end; the hash of parameters and losses.
+ */
+uint64_t harness_steps(harness *h, int steps);
+/* The whole. */
 uint64_t harness_train(const harness_options *options, const gp_hooks *hooks, int steps);
 
 #endif

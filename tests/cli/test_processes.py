@@ -1,0 +1,415 @@
+"""Runs of several processes over MPI, started by mpirun: they end with what a run of one process ends with, say what is
+wrong once, and end in time when a process is lost.
+
+    test_processes.py PROGRAM [--moments N] [--seed S] [TEST…]
+
+N processes are killed, stopped or told to end at random moments; by default few. Prints its seed. Without MPI in the
+program, only the test of what it says then. Exit status 77: there is no mpirun. Standard library only.
+"""
+
+import collections
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+import runs
+from runs import OPTIONS, Runs, main, read, snapshots
+from test_cli import results, sets
+
+# 8 layers with a skip, batch norm and dropout. Mini-batches of 16 samples, the last of an epoch of 2.
+CONFIG = runs.TRAINED
+# For replicas: no share without a sample.
+SHARED = ["pipeline.micro_batches=2", "data.drop_last=true"]
+FOUR = ["pipeline.devices=[cpu, cpu, cpu, cpu]", "pipeline.balance=[3, 1, 1, 3]"]
+PATIENCE = 60  # seconds until a run counts as hanging
+# Open MPI's; others ignore them.
+LAUNCHER = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+
+
+def has_mpi(program=None):
+    return "\nMPI: none\n" not in subprocess.run([program or OPTIONS.program, "--version"], capture_output=True, text=True).stdout
+
+
+def children(pid):
+    """All descendants."""
+    found = []
+    for task in os.listdir("/proc/%d/task" % pid):
+        with open("/proc/%d/task/%s/children" % (pid, task)) as file:
+            own = [int(word) for word in file.read().split()]
+        for child in own:
+            try:
+                found += [child] + children(child)
+            except OSError:  # it has just ended
+                pass
+    return found
+
+
+def rank_of(pid):
+    """None: not a process of the run."""
+    try:
+        if os.path.realpath("/proc/%d/exe" % pid) != os.path.realpath(OPTIONS.program):
+            return None
+        variables = dict(word.split("=", 1) for word in read("/proc/%d/environ" % pid).decode().split("\0") if "=" in word)
+    except OSError:
+        return None
+    for name in ("OMPI_COMM_WORLD_RANK", "PMI_RANK"):
+        if name in variables:
+            return int(variables[name])
+    return None
+
+
+class Launched(Runs):
+    config = CONFIG
+    more = {}  # of the launcher's variables
+
+    @classmethod
+    def setUpClass(cls):
+        if not has_mpi():
+            raise unittest.SkipTest("the program was built without MPI")
+        super().setUpClass()
+        cls.single = {}
+
+    def launch(self, folder, *parts, prefix=()):
+        """mpirun with parts of (processes, arguments)."""
+        command = ["mpirun", "--bind-to", "none"]
+        for i, (processes, arguments) in enumerate(parts):
+            command += [":"] if i else []
+            command += ["-np", str(processes), *(prefix if i == len(parts) - 1 else ())]
+            command += [OPTIONS.program, "-q", "-o", folder, *arguments]
+        process = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, text=True, env={**os.environ, **LAUNCHER, **self.more})
+        self.addCleanup(self.finish, process)
+        return process
+
+    @staticmethod
+    def finish(process):
+        if process.poll() is None:
+            for child in children(process.pid):
+                os.kill(child, signal.SIGKILL)
+            process.kill()
+            process.wait()
+        process.stdout.close()
+
+    def end(self, process):
+        """Its status, and what the program said."""
+        out, _ = process.communicate(timeout=PATIENCE)
+        said = [line[len("gpipe-train: "):].replace(self.folder + "/", "")
+                for line in out.splitlines() if line.startswith("gpipe-train: ")]
+        return process.returncode, said, out
+
+    def together(self, processes, *arguments, folder=None):
+        """A run that must succeed, in the folder that is returned."""
+        folder = folder or os.path.join(self.folder, "several")
+        status, said, out = self.end(self.launch(folder, (processes, ["--force", "c.yaml", *arguments])))
+        self.assertEqual((status, said, out), (0, [], ""), arguments)
+        return folder
+
+    def by_itself(self, arguments):
+        """A run of one process; kept."""
+        key = " ".join(arguments)
+        if key not in self.single:
+            folder = os.path.join(self.folder, "single-%d" % len(self.single))
+            subprocess.run([OPTIONS.program, "-q", "-o", folder, "c.yaml", *arguments], cwd=self.folder, check=True)
+            self.single[key] = folder
+        return self.single[key]
+
+    def expect_equal(self, one, several, files=("model.safetensors", "best.safetensors")):
+        for name in files:
+            self.assertEqual(read(os.path.join(several, name)), read(os.path.join(one, name)), name)
+        self.assertEqual(results(several), results(one))
+
+
+class Bits(Launched):
+    """Equal to the bit: models, losses, accuracies and norms."""
+
+    def compare(self, processes, changes, *more):
+        with self.subTest(processes=processes, changes=changes, more=more):
+            arguments = [*sets(changes), *more]
+            self.expect_equal(self.by_itself(arguments), self.together(processes, *arguments))
+
+    def test_schedules(self):
+        """A value skips two stages; the last mini-batch has fewer micro-batches than there are stages."""
+        for processes, schedule, checkpoint in (
+            (2, "gpipe", "except_last"), (4, "gpipe", "always"), (3, "1f1b", "except_last"), (4, "1f1b", "never"),
+            (2, "zb_h1", "never"), (4, "zb_h1", "never"), (3, "zb_h2", "never"), (4, "zb_h2", "never"),
+        ):
+            self.compare(processes, FOUR + ["pipeline.schedule=" + schedule, "pipeline.checkpoint=" + checkpoint])
+
+    def test_schedules_with_several_stages_per_worker(self):
+        three = ["pipeline.devices=[cpu, cpu, cpu]", "pipeline.balance=[1, 1, 1, 2, 1, 2]"]
+        for processes in (2, 3):
+            self.compare(processes, three + ["pipeline.schedule={interleaved: {chunks: 2}}"])
+            self.compare(processes, three + ["pipeline.schedule=zb_v", "pipeline.micro_batches=6"])
+
+    def test_lockstep(self):
+        for lockstep in ("true", "false"):
+            self.compare(3, FOUR + ["pipeline.lockstep=" + lockstep, "pipeline.checkpoint=never"])
+
+    def test_fewer_micro_batches_than_stages(self):
+        for schedule in ("gpipe", "1f1b", "zb_h1"):
+            self.compare(4, FOUR + ["pipeline.micro_batches=2", "pipeline.schedule=" + schedule])
+
+    def test_clipping_and_norms(self):
+        self.compare(3, FOUR + ["optimizer.clip_norm=0.5"])
+        self.compare(2, FOUR + ["optimizer={adam: {lr: 0.001}, clip_norm: 0.5}", "pipeline.schedule=1f1b"])
+        arguments = ["-v", *sets(FOUR)]
+        one, several = os.path.join(self.folder, "one"), os.path.join(self.folder, "several")
+        subprocess.run([OPTIONS.program, "-v", "-o", one, "c.yaml", *sets(FOUR)], cwd=self.folder, check=True,
+                       stdout=subprocess.DEVNULL)
+        status, _, out = self.end(self.launch(several, (2, ["--force", "-v", "c.yaml", *sets(FOUR)])))
+        self.assertEqual(status, 0, out)
+        self.expect_equal(one, several)
+        self.assertTrue(any("norm" in key for key in results(several)[0]), results(several)[0])
+        self.assertEqual(len(re.findall("^done: ", out, re.M)), 1, arguments)
+
+    def test_replicas(self):
+        unequal = "pipeline.devices=[[cpu, cpu], [cpu, cpu, cpu]]"
+        for processes, changes in (
+            (2, ["pipeline.devices=[[cpu, cpu]]"]),
+            (2, ["pipeline.devices=[cpu]", "pipeline.replicas=2"]),
+            (2, ["pipeline.replicas=2"]),
+            (4, ["pipeline.replicas=2", "pipeline.schedule=1f1b"]),
+            (2, ["pipeline.devices=[[cpu, cpu], cpu]"]),
+            (3, ["pipeline.devices=[[cpu, cpu], cpu]", "optimizer.clip_norm=0.5"]),
+            (2, [unequal, "pipeline.schedule=1f1b", "optimizer.clip_norm=0.5"]),
+            (4, [unequal]),
+            (2, ["pipeline.replicas=2", "pipeline.shard_optimizer=true"]),
+        ):
+            balance = [] if changes == ["pipeline.devices=[[cpu, cpu]]"] or "pipeline.devices=[cpu]" in changes else [
+                "pipeline.balance=[4, 4]"]
+            self.compare(processes, changes + balance + SHARED)
+
+    def test_ranks_by_hand(self):
+        """Process 0 has the last stage, process 1 the first, and both have one of those between."""
+        one = self.by_itself(sets(FOUR))
+        ranks = "[{cpu: {rank: 1}}, {cpu: {rank: 0}}, {cpu: {rank: 1}}, {cpu: {rank: 0}}]"
+        several = self.together(2, *sets(FOUR), "--set", "pipeline.devices=" + ranks)
+        self.expect_equal(one, several)
+        with open(os.path.join(several, "config.yaml")) as file:
+            self.assertIn("rank: 1", file.read())
+
+    def test_changes(self):
+        with open(os.path.join(self.folder, "changes.yaml"), "w") as file:
+            file.write(self.config + "changes:\n  3: {optimizer.sgd.lr: 0.01}\n"
+                       "  6: {data.batch: 8, optimizer.clip_norm: 1}\n")
+        one, several = os.path.join(self.folder, "one"), os.path.join(self.folder, "several")
+        arguments = ["--force", "changes.yaml", *sets(FOUR)]
+        subprocess.run([OPTIONS.program, "-q", "-o", one, *arguments], cwd=self.folder, check=True)
+        status, said, out = self.end(self.launch(several, (3, arguments)))
+        self.assertEqual((status, said), (0, []), out)
+        self.expect_equal(one, several)
+
+    def test_resumed_with_other_numbers_of_processes(self):
+        one = self.by_itself([])
+        folder = os.path.join(self.folder, "resumed")
+        for processes, steps, changes in ((2, 3, ["train.save_every=3"]), (4, 5, FOUR), (1, 6, []), (3, 8, FOUR)):
+            arguments = ["c.yaml", *sets(changes), "--set", "train.steps=%d" % steps]
+            arguments += ["--resume"] if os.path.exists(folder) else []
+            if processes == 1:
+                subprocess.run([OPTIONS.program, "-q", "-o", folder, *arguments], cwd=self.folder, check=True)
+                continue
+            status, said, out = self.end(self.launch(folder, (processes, arguments)))
+            self.assertEqual((status, said), (0, []), out)
+        self.assertEqual(read(os.path.join(folder, "model.safetensors")), read(os.path.join(one, "model.safetensors")))
+        steps = [[line for line in results(run) if line["event"] == "step"] for run in (folder, one)]
+        self.assertEqual(*steps)
+
+    def test_a_timeline_has_all_workers(self):
+        names = []
+        for processes in (1, 3):
+            path = os.path.join(self.folder, "trace-%d.json" % processes)
+            arguments = ["--force", "--trace", path, "--trace-steps", "2:3", "c.yaml", *sets(FOUR)]
+            if processes == 1:
+                subprocess.run([OPTIONS.program, "-q", "-o", self.run_folder, *arguments], cwd=self.folder, check=True)
+            else:
+                status, said, out = self.end(self.launch(self.run_folder, (processes, arguments)))
+                self.assertEqual((status, said), (0, []), out)
+            with open(path) as file:
+                trace = json.load(file)
+            events = [event for event in trace["traceEvents"] if event["ph"] == "X" and not event["name"].startswith("wait")]
+            names.append(collections.Counter((event["pid"], event["tid"], event["name"]) for event in events))
+        self.assertGreaterEqual(len({key[:2] for key in names[0]}), 4)
+        self.assertEqual(names[1], names[0])
+
+
+class BadInput(Launched):
+    """One sentence, once, and no run folder."""
+
+    def refuse(self, processes, sentence, *arguments, status=2):
+        with self.subTest(arguments=arguments):
+            ended, said, out = self.end(self.launch(self.run_folder, (processes, ["c.yaml", *arguments])))
+            self.assertEqual((said, ended), ([sentence], status), out)
+            self.assertFalse(os.path.exists(self.run_folder))
+
+    def test_processes_and_ranks(self):
+        self.refuse(3, "c.yaml:18:13: pipeline.devices: there are 3 processes, but only 2 workers; start fewer processes, "
+                    "or name more devices")
+        absent = "[cpu, {cpu: {rank: 2}}]"
+        where = "--set pipeline.devices=%s: pipeline.devices: worker 1 has rank 2, but " % absent
+        self.refuse(2, where + "2 workers can be in 2 processes at most, numbered from 0",
+                    "--set", "pipeline.devices=" + absent)
+        absent = "[cpu, cpu, {cpu: {rank: 2}}]"
+        where = "--set pipeline.devices=%s: pipeline.devices: worker 2 has rank 2, but " % absent
+        self.refuse(2, where + "there are 2 processes, numbered from 0", "--set", "pipeline.devices=" + absent, "--set", "pipeline.balance=[3, 2, 3]")
+
+    def test_ranks_without_a_launcher(self):
+        devices = "[cpu, {cpu: {rank: 1}}]"
+        self.run_program("-q", "--set", "pipeline.devices=" + devices, status=2,
+                         err="gpipe-train: --set pipeline.devices=%s: pipeline.devices: the ranks need 2 processes, but "
+                         "the program was started as one; start it with mpirun -np 2 gpipe-train\n" % devices)
+        self.assertFalse(os.path.exists(self.run_folder))
+
+    def test_transports(self):
+        self.refuse(2, "--set pipeline.transport=threads: pipeline.transport: threads connect the workers of one process, "
+                    "but there are 2 processes", "--set", "pipeline.transport=threads")
+        self.refuse(2, "--set pipeline.transport=nccl: pipeline.transport: nccl is not available yet",
+                    "--set", "pipeline.transport=nccl", status=1)
+
+    def test_command_lines_and_files(self):
+        self.refuse(2, "unknown option --nonsense: see gpipe-train --help", "--nonsense")
+        self.refuse(2, "--set data.train={tensors: none.safetensors}: none.safetensors: cannot be opened: No such file or "
+                    "directory", "--set", "data.train={tensors: none.safetensors}", status=1)
+        os.mkdir(self.run_folder)
+        with open(os.path.join(self.run_folder, "metrics.jsonl"), "w"):
+            pass
+        ended, said, out = self.end(self.launch(self.run_folder, (2, ["c.yaml"])))
+        self.assertEqual((len(said), ended), (1, 2), out)
+
+    def test_data_that_one_process_does_not_have(self):
+        """Process 1 has an empty folder in place of the data."""
+        hide = ["unshare", *([] if os.getuid() == 0 else ["--map-root-user"]), "--mount", "sh", "-c",
+                'mount -t tmpfs none data && exec "$@"', "sh"]
+        data = os.path.join(self.folder, "data")
+        os.makedirs(data, exist_ok=True)
+        shutil.copy(os.path.join(self.folder, "d.safetensors"), data)
+        if subprocess.run([*hide, "true"], cwd=self.folder, capture_output=True).returncode != 0:
+            self.skipTest("no folder can be hidden from a process")
+        changes = sets(["data.train={tensors: data/d.safetensors, take: [0, 50]}",
+                        "data.eval={tensors: data/d.safetensors, take: [50, 64]}"])
+        arguments = ["c.yaml", *changes]
+        ended, said, out = self.end(self.launch(self.run_folder, (1, arguments), (1, arguments), prefix=hide))
+        self.assertEqual((said, ended),
+                         (["process 1: the configuration of process 0:25:5: data/d.safetensors: cannot be opened: No such file "
+                           "or directory"], 1), out)
+
+    def test_a_loss_that_is_not_finite(self):
+        """The tensor is named, in whichever process it is."""
+        changes = sets(FOUR + ["optimizer.sgd.lr=1e30"])
+        _, errors = self.run_program("-q", *changes, status=1, err=None)
+        sentence = errors.rstrip("\n")[len("gpipe-train: "):]
+        self.assertRegex(sentence, "first not finite: micro-batch .* of ")
+        for ranks in ([0, 0, 1, 1], [1, 1, 0, 0]):
+            devices = "pipeline.devices=[%s]" % ", ".join("{cpu: {rank: %d}}" % rank for rank in ranks)
+            ended, said, out = self.end(
+                self.launch(self.run_folder, (2, ["--force", "c.yaml", *changes, "--set", devices])))
+            self.assertEqual((said, ended), ([sentence], 1), out)
+
+
+class Faults(Launched):
+    """A process is killed, stopped, or told to end, at random moments. All processes end, it is said once, and a resumed
+    run reaches the same parameters."""
+
+    config, layers, steps = runs.CONFIG, 8, runs.STEPS
+    # mpirun ends the others so many seconds after it has seen that one is lost; it sleeps as long twice.
+    more = {"OMPI_MCA_odls_base_sigkill_timeout": "2"}
+    SENTENCE = {
+        signal.SIGKILL: r"process %d \(host \S+, pid %d\) has ended without a word",
+        signal.SIGSTOP: r"process %d \(host \S+, pid %d\) has given no sign of life for 2 s",
+    }
+
+    def begin(self):
+        """A run, resumed if there is a snapshot, and the processes by rank; as soon as it has begun."""
+        stages = self.rng.randint(2, 4)
+        processes = self.rng.randint(2, min(3, stages))
+        arguments = ["c.yaml", *sets(["pipeline.devices=[%s]" % ", ".join(["cpu"] * stages), "pipeline.balance=size",
+                                      "pipeline.timeout=2"])]
+        arguments.append("--resume" if snapshots(self.run_folder) else "--force")
+        self.mark = time.time_ns()
+        process = self.launch(self.run_folder, (processes, arguments))
+        begun = self.await_lines(process, self.rng.randrange(60))
+        ranks = {rank_of(pid): pid for pid in children(process.pid)} if begun else {}
+        ranks.pop(None, None)
+        return process, ranks, processes
+
+    def await_end(self, pid):
+        """mpirun may end before its processes; those that have ended may wait for their parent."""
+        start = time.monotonic()
+        while rank_of(pid) is not None:
+            self.assertLess(time.monotonic() - start, PATIENCE, "process %d goes on" % pid)
+            time.sleep(0.01)
+
+    def disturb(self, number):
+        """One run; False where it ended before."""
+        process, ranks, processes = self.begin()
+        if len(ranks) < processes:
+            status, said, out = self.end(process)
+            self.assertEqual((status, said), (0, []), out)
+            return False
+        rank = self.rng.randrange(processes)
+        pid = ranks[rank]
+        time.sleep(self.rng.random() * 0.02)
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass
+        status, said, out = self.end(process)
+        if status == 0:
+            return False
+        for other in ranks.values():
+            self.await_end(other)
+        if number == signal.SIGTERM:
+            self.assertEqual((status, said), (130, []), out)
+        else:
+            self.assertEqual(len(said), 1, out)
+            self.assertRegex(said[0], self.SENTENCE[number] % (rank, pid))
+        return True
+
+    def test_lost_and_stopped(self):
+        counts = collections.Counter()
+        while sum(counts.values()) < OPTIONS.moments:
+            shutil.rmtree(self.run_folder, ignore_errors=True)
+            while sum(counts.values()) < OPTIONS.moments:
+                number = self.rng.choice([signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM])
+                goes_on = True
+                with self.subTest(signal=number.name, moment=sum(counts.values())):
+                    goes_on = self.disturb(number)
+                if not goes_on:
+                    break
+                counts[number.name] += 1
+            self.run_program("-q", "--resume" if snapshots(self.run_folder) else "--force")
+            self.expect_as_alone()
+        print("%d disturbed: %s" % (sum(counts.values()), dict(counts)), flush=True)
+
+
+class WithoutMpi(Runs):
+    """The program was built without MPI, and a launcher starts several processes."""
+
+    config = CONFIG
+
+    @classmethod
+    def setUpClass(cls):
+        if has_mpi():
+            raise unittest.SkipTest("the program was built with MPI")
+        super().setUpClass()
+
+    def test_it_is_said_once(self):
+        for rank, said in (("0", "gpipe-train: this program was built without MPI, and cannot run as several processes: "
+                            "install an MPI (scripts/setup.sh --mpi), and build again\n"), ("1", "")):
+            self.run_program("-q", status=1, err=said,
+                             environment={"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": rank})
+            self.assertFalse(os.path.exists(self.run_folder))
+
+
+if __name__ == "__main__":
+    SOME = sys.argv[1:2]
+    if SOME and has_mpi(os.path.abspath(SOME[0])) and not shutil.which("mpirun"):
+        print("skipped: there is no mpirun")
+        sys.exit(77)
+    main(Bits, BadInput, Faults, WithoutMpi, moments={"type": int, "default": 6})

@@ -1,0 +1,258 @@
+/* Runs of several processes, without MPI: each process is a run of this one, and messages go over a wire between them
+ * that delivers late and in other orders. The bits are those of one run; what fails ends all. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device/cpu/cpu.h"
+#include "device/ref/ref.h"
+#include "pipeline/follow.h"
+#include "pipeline/harness.h"
+#include "pipeline/networks.h"
+#include "process/loop_wire.h"
+
+enum { MOST = 4, WORKERS = 8 };
+
+/* One process: a run, and the thread that is its trainer's. */
+typedef struct member {
+    harness h;
+    pthread_t thread;
+    gp_error err;
+    gp_status status;
+    struct team *team;
+} member;
+
+typedef struct team {
+    member member[MOST];
+    int processes;
+    loop *loop;
+    pthread_mutex_t lock; /* nothing is cancelled while runs are destroyed */
+    bool over;
+} team;
+
+static void must(gp_status status, const gp_error *err) {
+    if (status != GP_OK) fail_msg("%s", err->text);
+}
+
+/* ---- a team ------------------------------------------------------------------------------------------------------ */
+
+/* As the guards of the processes do. */
+static void end_all(team *its, const gp_error *cause) {
+    pthread_mutex_lock(&its->lock);
+    for (int p = 0; p < its->processes && !its->over; p++)
+        if (its->member[p].h.run) (void)gp_cancel_raise(gp_run_cancel(its->member[p].h.run), cause);
+    pthread_mutex_unlock(&its->lock);
+}
+
+static void message_failed(void *context, int rank, const gp_error *cause) {
+    gp_error named = *cause;
+    snprintf(named.text, sizeof named.text, "rank %d: %.400s", rank, cause->text);
+    end_all(context, &named);
+}
+
+static gp_status take(void *context, bool training, int64_t epoch, int64_t index, int64_t samples, gp_step_input *out,
+                      gp_error *err) {
+    harness *h = context;
+    if (epoch != 0) return gp_fail(err, GP_INTERNAL, "epoch %d", (int)epoch);
+    (void)training;
+    harness_make_data(h, samples, (uint32_t)index);
+    out->input = h->input;
+    out->target = h->target;
+    return GP_OK;
+}
+
+static void *follow(void *argument) {
+    member *own = argument;
+    const gp_feed feed = {&own->h, take};
+    bool goes_on = true;
+    own->status = gp_run_follow(own->h.run, &feed, &goes_on, &own->err);
+    if (own->status == GP_OK && goes_on) own->status = gp_fail(&own->err, GP_INTERNAL, "no other run follows");
+    if (own->status != GP_OK) end_all(own->team, &own->err);
+    return NULL;
+}
+
+/* Plans and runs; hooks of the process `hooked` only, −1: of all. */
+static void begin(team *its, const harness_options *options, int processes, const int *process, uint64_t seed,
+                  const gp_hooks *hooks, int hooked) {
+    gp_error err = {0};
+    memset(its, 0, sizeof *its);
+    its->processes = processes;
+    pthread_mutex_init(&its->lock, NULL);
+    its->loop = loop_open(processes, seed, seed % 2 ? 300 : 0, message_failed, its);
+    for (int p = 0; p < processes; p++) {
+        harness_options own = *options;
+        own.processes = processes;
+        own.rank = p;
+        own.process = process;
+        harness_plan(&its->member[p].h, &own);
+        its->member[p].team = its;
+        const gp_hooks *use = hooked < 0 || hooked == p ? hooks : NULL;
+        must(gp_run_create_team(its->member[p].h.plan, use, loop_wire_of(its->loop, p), &its->member[p].h.run, &err),
+             &err);
+    }
+    for (int p = 1; p < processes; p++)
+        assert_int_equal(gp_thread_start(&its->member[p].thread, 0, follow, &its->member[p]), 0);
+}
+
+/* After a failure all runs are cancelled; else process 0 calls for the end when its run is destroyed. */
+static void end(team *its) {
+    gp_run *first = its->member[0].h.run;
+    bool failed = gp_cancelled(gp_run_cancel(first));
+    if (!failed) gp_run_destroy(&its->member[0].h.run);
+    for (int p = 1; p < its->processes; p++) pthread_join(its->member[p].thread, NULL);
+    pthread_mutex_lock(&its->lock);
+    its->over = true;
+    pthread_mutex_unlock(&its->lock);
+    for (int p = 0; p < its->processes; p++) harness_end(&its->member[p].h);
+    if (!failed) assert_int_equal(loop_held(its->loop), 0);
+    loop_close(&its->loop);
+    pthread_mutex_destroy(&its->lock);
+    for (int p = 1; p < its->processes && !failed; p++) must(its->member[p].status, &its->member[p].err);
+}
+
+static uint64_t train(const harness_options *options, int processes, const int *process, uint64_t seed, int steps) {
+    static team its;
+    gp_error err = {0};
+    begin(&its, options, processes, process, seed, NULL, -1);
+    must(harness_fill(&its.member[0].h, &err), &err);
+    uint64_t found = harness_steps(&its.member[0].h, steps);
+    assert_true(loop_delivered(its.loop) > 0);
+    end(&its);
+    return found;
+}
+
+/* ---- the same bits ----------------------------------------------------------------------------------------------- */
+
+typedef struct way {
+    const char *name;
+    gp_schedule schedule;
+    gp_checkpoint_mode checkpoint;
+    int stages;
+    int64_t layers[WORKERS];
+    int replicas[WORKERS];
+    int processes, process[WORKERS];
+    bool lockstep, shards;
+    double clip_norm;
+} way;
+
+#define SCHEDULED(its, n)                                                                                              \
+    { .kind = GP_SCHEDULE_##its, .chunks = (n) }
+static const way ways[] = {
+    {"gpipe, 2", SCHEDULED(GPIPE, 0), GP_CHECKPOINT_EXCEPT_LAST, 2, {6, 11}, {1, 1}, 2, {0, 1}, .clip_norm = 0.5},
+    {"in lockstep", SCHEDULED(GPIPE, 0), GP_CHECKPOINT_ALWAYS, 3, {2, 6, 9}, {1, 1, 1}, 3, {0, 1, 2}, .lockstep = true},
+    {"the last one first", SCHEDULED(GPIPE, 0), GP_CHECKPOINT_NEVER, 3, {2, 6, 9}, {1, 1, 1}, 2, {1, 0, 1}},
+    {"1f1b", SCHEDULED(1F1B, 0), GP_CHECKPOINT_EXCEPT_LAST, 4, {2, 4, 2, 9}, {1, 1, 1, 1}, 3, {0, 1, 1, 2}},
+    {"1f1b, 4",
+     SCHEDULED(1F1B, 0),
+     GP_CHECKPOINT_ALWAYS,
+     4,
+     {2, 4, 2, 9},
+     {1, 1, 1, 1},
+     4,
+     {3, 2, 1, 0},
+     .clip_norm = 0.5},
+    {"interleaved", SCHEDULED(INTERLEAVED, 2), GP_CHECKPOINT_ALWAYS, 4, {2, 3, 4, 8}, {1, 1}, 2, {0, 1}},
+    {"zb_h1", SCHEDULED(ZB_H1, 0), GP_CHECKPOINT_NEVER, 3, {2, 6, 9}, {1, 1, 1}, 3, {2, 0, 1}},
+    {"zb_h2", SCHEDULED(ZB_H2, 0), GP_CHECKPOINT_NEVER, 4, {1, 1, 4, 11}, {1, 1, 1, 1}, 2, {0, 0, 1, 1}},
+    {"zb_v", SCHEDULED(ZB_V, 0), GP_CHECKPOINT_EXCEPT_LAST, 4, {2, 3, 4, 8}, {1, 1}, 2, {1, 0}},
+    {"replicas", SCHEDULED(GPIPE, 0), GP_CHECKPOINT_EXCEPT_LAST, 2, {6, 11}, {2, 2}, 2, {0, 1, 0, 1}},
+    {"replicas, mixed", SCHEDULED(1F1B, 0), GP_CHECKPOINT_NEVER, 2, {6, 11}, {2, 2}, 3, {0, 0, 1, 2}, .clip_norm = 0.5},
+    {"unequal replicas", SCHEDULED(GPIPE, 0), GP_CHECKPOINT_ALWAYS, 2, {6, 11}, {3, 1}, 2, {0, 1, 1, 0}},
+    {"shards", SCHEDULED(1F1B, 0), GP_CHECKPOINT_NEVER, 2, {6, 11}, {2, 2}, 4, {0, 1, 2, 3}, .shards = true},
+};
+
+static harness_options options_of(const way *its) {
+    return (harness_options){.model = network_skips,
+                             .layers = its->layers,
+                             .stages = its->stages,
+                             .schedule = its->schedule,
+                             .replicas = its->replicas,
+                             .kind = &gp_cpu_kind,
+                             .checkpoint = its->checkpoint,
+                             .lockstep = its->lockstep,
+                             .shard_optimizer = its->shards,
+                             .clip_norm = its->clip_norm,
+                             .micro_batches = 3,
+                             .batch = 27,
+                             .last = 18,
+                             .evaluation = 27};
+}
+
+static void processes_change_no_bit(void **state) {
+    (void)state;
+    int steps = test_pick(2, 3, 8), seeds = test_pick(1, 2, 10);
+    for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+        const harness_options options = options_of(&ways[w]);
+        uint64_t expected = harness_train(&options, NULL, steps);
+        for (int s = 0; s < seeds; s++) {
+            uint64_t seed = (uint64_t)test_seed() * 100 + w + (uint64_t)s;
+            if (train(&options, ways[w].processes, ways[w].process, seed, steps) != expected)
+                fail_msg("%s, seed %d: other bits", ways[w].name, (int)seed);
+        }
+    }
+}
+
+/* ---- what fails -------------------------------------------------------------------------------------------------- */
+
+static gp_status fail_late(void *context, const gp_site *site, gp_error *err) {
+    const int *at = context;
+    if (site->step != 2 || (int)site->pc != at[0]) return GP_OK;
+    return gp_fail(err, GP_DATA, "the instruction %d failed", at[0]);
+}
+
+/* An instruction fails in one process: all end, with that cause. */
+static void a_failure_ends_all(void **state) {
+    (void)state;
+    static team its;
+    const harness_options options = options_of(&ways[1]);
+    for (int p = 0; p < 3; p++)
+        for (int pc = 0; pc < 12; pc += 3) {
+            gp_error err = {0};
+            gp_step_result result;
+            gp_hooks hooks = {.before = fail_late, .context = &pc};
+            begin(&its, &options, 3, ways[1].process, (uint64_t)(p + pc), &hooks, p);
+            must(harness_fill(&its.member[0].h, &err), &err);
+            gp_status status = GP_OK;
+            for (uint32_t s = 1; s < 4 && status == GP_OK; s++)
+                status = harness_step(&its.member[0].h, options.batch, true, s, &result, &err);
+            assert_int_equal(status, GP_DATA);
+            char expected[64];
+            snprintf(expected, sizeof expected, "the instruction %d failed", pc);
+            if (!strstr(err.text, expected)) fail_msg("process %d, instruction %d: %s", p, pc, err.text);
+            end_all(&its, &err);
+            end(&its);
+        }
+}
+
+/* The two processes have other ideas of a mini-batch: one says which sizes are wrong, and both end. */
+static void a_message_of_another_size_ends_all(void **state) {
+    (void)state;
+    static team its;
+    gp_error err = {0};
+    gp_step_result result;
+    const harness_options options = options_of(&ways[0]);
+    begin(&its, &options, 2, ways[0].process, 1, NULL, -1);
+    must(harness_fill(&its.member[0].h, &err), &err);
+    char part[4] = {0};
+    gp_parcel parcel;
+    gp_parcel_init(&parcel);
+    /* Before all others with this tag: the first micro-batch of the first edge, from process 0 to process 1. */
+    gp_wire_send(loop_wire_of(its.loop, 0), &parcel, 1, 1, 0, part, sizeof part);
+    gp_status status = harness_step(&its.member[0].h, options.batch, true, 1, &result, &err);
+    assert_int_equal(status, GP_IO);
+    assert_non_null(strstr(err.text, "rank 1: process 0 sent a message of another size than planned: 4 bytes, not "));
+    end(&its);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(processes_change_no_bit),
+        cmocka_unit_test(a_failure_ends_all),
+        cmocka_unit_test(a_message_of_another_size_ends_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

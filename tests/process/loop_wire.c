@@ -1,0 +1,220 @@
+#include "process/loop_wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/philox.h"
+
+/* One side of a message, or a message that was copied: then `parcel` is NULL. */
+typedef struct side {
+    gp_parcel *parcel;
+    char *copy;
+    size_t bytes;
+    uint32_t tag;
+    int from, to;
+    bool receives;
+    struct side *next;
+} side;
+
+typedef struct end {
+    gp_wire wire;
+    loop *loop;
+    bool halted;
+} end;
+
+struct loop {
+    pthread_mutex_t lock;
+    pthread_cond_t change;
+    pthread_t thread;
+    side *first; /* in the order in which they were posted */
+    end *ends;   /* [rank] */
+    int processes;
+    uint64_t seed, delivered;
+    uint32_t delay, draws;
+    bool quit;
+    loop_failed failed;
+    void *context;
+};
+
+static uint32_t draw(loop *its) {
+    return gp_philox_draw(its->seed, (gp_philox){{its->draws++, 0, 0, 0}}).word[0];
+}
+
+static void *must(void *memory) {
+    if (!memory) abort();
+    return memory;
+}
+
+/* ---- posting ----------------------------------------------------------------------------------------------------- */
+
+static void append(loop *its, side *one) {
+    side **at = &its->first;
+    while (*at) at = &(*at)->next;
+    *at = one;
+}
+
+static void post(gp_wire *wire, gp_parcel *parcel) {
+    end *own = (end *)wire;
+    loop *its = own->loop;
+    side *one = must(calloc(1, sizeof *one));
+    *one = (side){.parcel = parcel, .bytes = parcel->bytes, .tag = parcel->tag, .receives = parcel->receives};
+    one->from = parcel->receives ? parcel->rank : wire->rank;
+    one->to = parcel->receives ? wire->rank : parcel->rank;
+    pthread_mutex_lock(&its->lock);
+    if (own->halted) {
+        free(one);
+    } else {
+        if (!parcel->receives && draw(its) % 3 == 0) {
+            one->copy = memcpy(must(malloc(parcel->bytes)), parcel->address, parcel->bytes);
+            one->parcel = NULL;
+            gp_signal_raise(&parcel->done, parcel->value);
+        }
+        append(its, one);
+        pthread_cond_signal(&its->change);
+    }
+    pthread_mutex_unlock(&its->lock);
+}
+
+static void drop(side **at) {
+    side *one = *at;
+    *at = one->next;
+    free(one->copy);
+    free(one);
+}
+
+static void halt(gp_wire *wire) {
+    end *own = (end *)wire;
+    loop *its = own->loop;
+    pthread_mutex_lock(&its->lock);
+    own->halted = true;
+    for (side **at = &its->first; *at;) {
+        bool mine = (*at)->parcel && ((*at)->receives ? (*at)->to : (*at)->from) == wire->rank;
+        if (mine)
+            drop(at);
+        else
+            at = &(*at)->next;
+    }
+    pthread_mutex_unlock(&its->lock);
+}
+
+static const gp_wire_kind kind = {"a loop", post, halt};
+
+/* ---- delivery ---------------------------------------------------------------------------------------------------- */
+
+static bool belong(const side *a, const side *b) {
+    return a->from == b->from && a->to == b->to && a->tag == b->tag;
+}
+
+/* The first of its kind, so that messages with equal ends and tags stay in order. */
+static side **first_like(loop *its, const side *one, bool receives) {
+    side **at = &its->first;
+    while (*at && !(belong(*at, one) && (*at)->receives == receives)) at = &(*at)->next;
+    return at;
+}
+
+/* A send that has its receive, drawn among all of them; NULL: none. */
+static side *pick(loop *its) {
+    int count = 0;
+    side *chosen = NULL;
+    for (side *at = its->first; at; at = at->next) {
+        if (at->receives || *first_like(its, at, false) != at || !*first_like(its, at, true)) continue;
+        if (draw(its) % (uint32_t)++count == 0) chosen = at;
+    }
+    return chosen;
+}
+
+/* `lock` is held: nothing of it is taken back meanwhile. */
+static gp_status deliver(loop *its, side *sent, gp_error *err) {
+    side **to = first_like(its, sent, true);
+    gp_parcel *receiver = (*to)->parcel;
+    if (sent->bytes != receiver->bytes)
+        return gp_fail(err, GP_IO, "process %d sent a message of another size than planned: %zu bytes, not %zu",
+                       sent->from, sent->bytes, receiver->bytes);
+    memcpy(receiver->address, sent->copy ? sent->copy : sent->parcel->address, sent->bytes);
+    gp_signal_raise(&receiver->done, receiver->value);
+    if (sent->parcel) gp_signal_raise(&sent->parcel->done, sent->parcel->value);
+    its->delivered++;
+    drop(to);
+    drop(first_like(its, sent, false));
+    return GP_OK;
+}
+
+static void *work(void *argument) {
+    loop *its = argument;
+    gp_error err = {0};
+    pthread_mutex_lock(&its->lock);
+    while (!its->quit) {
+        side *chosen = pick(its);
+        if (!chosen) {
+            pthread_cond_wait(&its->change, &its->lock);
+            continue;
+        }
+        uint32_t wait = its->delay ? draw(its) % its->delay : 0;
+        pthread_mutex_unlock(&its->lock);
+        if (wait) usleep(wait);
+        pthread_mutex_lock(&its->lock);
+        chosen = pick(its); /* what was chosen may have been taken back */
+        if (!chosen) continue;
+        int rank = chosen->to;
+        if (deliver(its, chosen, &err) == GP_OK) continue;
+        pthread_mutex_unlock(&its->lock);
+        its->failed(its->context, rank, &err);
+        return NULL;
+    }
+    pthread_mutex_unlock(&its->lock);
+    return NULL;
+}
+
+/* ---- open, close ------------------------------------------------------------------------------------------------- */
+
+loop *loop_open(int processes, uint64_t seed, uint32_t delay, loop_failed failed, void *context) {
+    loop *its = must(calloc(1, sizeof *its));
+    its->ends = must(calloc((size_t)processes, sizeof *its->ends));
+    its->processes = processes;
+    its->seed = seed;
+    its->delay = delay;
+    its->failed = failed;
+    its->context = context;
+    pthread_mutex_init(&its->lock, NULL);
+    pthread_cond_init(&its->change, NULL);
+    for (int r = 0; r < processes; r++)
+        its->ends[r] =
+            (end){.wire = {.kind = &kind, .rank = r, .processes = processes, .tags = UINT32_MAX}, .loop = its};
+    if (gp_thread_start(&its->thread, 0, work, its) != 0) abort();
+    return its;
+}
+
+void loop_close(loop **loop) {
+    if (!*loop) return;
+    pthread_mutex_lock(&(*loop)->lock);
+    (*loop)->quit = true;
+    pthread_cond_signal(&(*loop)->change);
+    pthread_mutex_unlock(&(*loop)->lock);
+    pthread_join((*loop)->thread, NULL);
+    while ((*loop)->first) drop(&(*loop)->first);
+    pthread_mutex_destroy(&(*loop)->lock);
+    pthread_cond_destroy(&(*loop)->change);
+    free((*loop)->ends);
+    free(*loop);
+    *loop = NULL;
+}
+
+gp_wire *loop_wire_of(loop *loop, int rank) {
+    return &loop->ends[rank].wire;
+}
+
+uint64_t loop_delivered(loop *loop) {
+    pthread_mutex_lock(&loop->lock);
+    uint64_t count = loop->delivered;
+    pthread_mutex_unlock(&loop->lock);
+    return count;
+}
+
+int loop_held(loop *loop) {
+    int count = 0;
+    pthread_mutex_lock(&loop->lock);
+    for (side *at = loop->first; at; at = at->next) count++;
+    pthread_mutex_unlock(&loop->lock);
+    return count;
+}
