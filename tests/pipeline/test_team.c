@@ -29,7 +29,7 @@ typedef struct member {
 typedef struct team {
     member member[MOST];
     int processes;
-    loop *loop;
+    loop_hub *hub;
     pthread_mutex_t lock; /* nothing is cancelled while runs are destroyed */
     bool over;
 } team;
@@ -82,7 +82,7 @@ static void begin(team *its, const harness_options *options, int processes, cons
     memset(its, 0, sizeof *its);
     its->processes = processes;
     pthread_mutex_init(&its->lock, NULL);
-    its->loop = loop_open(processes, seed, seed % 2 ? 300 : 0, message_failed, its);
+    its->hub = loop_open(processes, seed, seed % 2 ? 300 : 0, message_failed, its);
     for (int p = 0; p < processes; p++) {
         harness_options own = *options;
         own.processes = processes;
@@ -91,7 +91,7 @@ static void begin(team *its, const harness_options *options, int processes, cons
         harness_plan(&its->member[p].h, &own);
         its->member[p].team = its;
         const gp_hooks *use = hooked < 0 || hooked == p ? hooks : NULL;
-        must(gp_run_create_team(its->member[p].h.plan, use, loop_wire_of(its->loop, p), &its->member[p].h.run, &err),
+        must(gp_run_create_team(its->member[p].h.plan, use, loop_wire_of(its->hub, p), &its->member[p].h.run, &err),
              &err);
     }
     for (int p = 1; p < processes; p++)
@@ -108,8 +108,8 @@ static void end(team *its) {
     its->over = true;
     pthread_mutex_unlock(&its->lock);
     for (int p = 0; p < its->processes; p++) harness_end(&its->member[p].h);
-    if (!failed) assert_int_equal(loop_held(its->loop), 0);
-    loop_close(&its->loop);
+    if (!failed) assert_int_equal(loop_held(its->hub), 0);
+    loop_close(&its->hub);
     pthread_mutex_destroy(&its->lock);
     for (int p = 1; p < its->processes && !failed; p++) must(its->member[p].status, &its->member[p].err);
 }
@@ -120,7 +120,7 @@ static uint64_t train(const harness_options *options, int processes, const int *
     begin(&its, options, processes, process, seed, NULL, -1);
     must(harness_fill(&its.member[0].h, &err), &err);
     uint64_t found = harness_steps(&its.member[0].h, steps);
-    assert_true(loop_delivered(its.loop) > 0);
+    assert_true(loop_delivered(its.hub) > 0);
     end(&its);
     return found;
 }
@@ -142,10 +142,26 @@ typedef struct way {
 #define SCHEDULED(its, n)                                                                                              \
     { .kind = GP_SCHEDULE_##its, .chunks = (n) }
 static const way ways[] = {
-    {"gpipe, 2", SCHEDULED(GPIPE, 0), GP_CHECKPOINT_EXCEPT_LAST, 2, {6, 11}, {1, 1}, 2, {0, 1}, .clip_norm = 0.5},
-    {"in lockstep", SCHEDULED(GPIPE, 0), GP_CHECKPOINT_ALWAYS, 3, {2, 6, 9}, {1, 1, 1}, 3, {0, 1, 2}, .lockstep = true},
-    {"the last one first", SCHEDULED(GPIPE, 0), GP_CHECKPOINT_NEVER, 3, {2, 6, 9}, {1, 1, 1}, 2, {1, 0, 1}},
-    {"1f1b", SCHEDULED(1F1B, 0), GP_CHECKPOINT_EXCEPT_LAST, 4, {2, 4, 2, 9}, {1, 1, 1, 1}, 3, {0, 1, 1, 2}},
+    {"gpipe, 2",
+     SCHEDULED(GPIPE, 0),
+     GP_CHECKPOINT_EXCEPT_LAST,
+     2,
+     {6, 11},
+     {1, 1},
+     2,
+     .process = {0, 1},
+     .clip_norm = 0.5},
+    {"in lockstep",
+     SCHEDULED(GPIPE, 0),
+     GP_CHECKPOINT_ALWAYS,
+     3,
+     {2, 6, 9},
+     {1, 1, 1},
+     3,
+     .process = {0, 1, 2},
+     .lockstep = true},
+    {"the last one first", SCHEDULED(GPIPE, 0), GP_CHECKPOINT_NEVER, 3, {2, 6, 9}, {1, 1, 1}, 2, .process = {1, 0, 1}},
+    {"1f1b", SCHEDULED(1F1B, 0), GP_CHECKPOINT_EXCEPT_LAST, 4, {2, 4, 2, 9}, {1, 1, 1, 1}, 3, .process = {0, 1, 1, 2}},
     {"1f1b, 4",
      SCHEDULED(1F1B, 0),
      GP_CHECKPOINT_ALWAYS,
@@ -153,16 +169,24 @@ static const way ways[] = {
      {2, 4, 2, 9},
      {1, 1, 1, 1},
      4,
-     {3, 2, 1, 0},
+     .process = {3, 2, 1, 0},
      .clip_norm = 0.5},
-    {"interleaved", SCHEDULED(INTERLEAVED, 2), GP_CHECKPOINT_ALWAYS, 4, {2, 3, 4, 8}, {1, 1}, 2, {0, 1}},
-    {"zb_h1", SCHEDULED(ZB_H1, 0), GP_CHECKPOINT_NEVER, 3, {2, 6, 9}, {1, 1, 1}, 3, {2, 0, 1}},
-    {"zb_h2", SCHEDULED(ZB_H2, 0), GP_CHECKPOINT_NEVER, 4, {1, 1, 4, 11}, {1, 1, 1, 1}, 2, {0, 0, 1, 1}},
-    {"zb_v", SCHEDULED(ZB_V, 0), GP_CHECKPOINT_EXCEPT_LAST, 4, {2, 3, 4, 8}, {1, 1}, 2, {1, 0}},
-    {"replicas", SCHEDULED(GPIPE, 0), GP_CHECKPOINT_EXCEPT_LAST, 2, {6, 11}, {2, 2}, 2, {0, 1, 0, 1}},
-    {"replicas, mixed", SCHEDULED(1F1B, 0), GP_CHECKPOINT_NEVER, 2, {6, 11}, {2, 2}, 3, {0, 0, 1, 2}, .clip_norm = 0.5},
-    {"unequal replicas", SCHEDULED(GPIPE, 0), GP_CHECKPOINT_ALWAYS, 2, {6, 11}, {3, 1}, 2, {0, 1, 1, 0}},
-    {"shards", SCHEDULED(1F1B, 0), GP_CHECKPOINT_NEVER, 2, {6, 11}, {2, 2}, 4, {0, 1, 2, 3}, .shards = true},
+    {"interleaved", SCHEDULED(INTERLEAVED, 2), GP_CHECKPOINT_ALWAYS, 4, {2, 3, 4, 8}, {1, 1}, 2, .process = {0, 1}},
+    {"zb_h1", SCHEDULED(ZB_H1, 0), GP_CHECKPOINT_NEVER, 3, {2, 6, 9}, {1, 1, 1}, 3, .process = {2, 0, 1}},
+    {"zb_h2", SCHEDULED(ZB_H2, 0), GP_CHECKPOINT_NEVER, 4, {1, 1, 4, 11}, {1, 1, 1, 1}, 2, .process = {0, 0, 1, 1}},
+    {"zb_v", SCHEDULED(ZB_V, 0), GP_CHECKPOINT_EXCEPT_LAST, 4, {2, 3, 4, 8}, {1, 1}, 2, .process = {1, 0}},
+    {"replicas", SCHEDULED(GPIPE, 0), GP_CHECKPOINT_EXCEPT_LAST, 2, {6, 11}, {2, 2}, 2, .process = {0, 1, 0, 1}},
+    {"replicas, mixed",
+     SCHEDULED(1F1B, 0),
+     GP_CHECKPOINT_NEVER,
+     2,
+     {6, 11},
+     {2, 2},
+     3,
+     .process = {0, 0, 1, 2},
+     .clip_norm = 0.5},
+    {"unequal replicas", SCHEDULED(GPIPE, 0), GP_CHECKPOINT_ALWAYS, 2, {6, 11}, {3, 1}, 2, .process = {0, 1, 1, 0}},
+    {"shards", SCHEDULED(1F1B, 0), GP_CHECKPOINT_NEVER, 2, {6, 11}, {2, 2}, 4, .process = {0, 1, 2, 3}, .shards = true},
 };
 
 static harness_options options_of(const way *its) {
@@ -241,7 +265,7 @@ static void a_message_of_another_size_ends_all(void **state) {
     gp_parcel parcel;
     gp_parcel_init(&parcel);
     /* Before all others with this tag: the first micro-batch of the first edge, from process 0 to process 1. */
-    gp_wire_send(loop_wire_of(its.loop, 0), &parcel, 1, 1, 0, part, sizeof part);
+    gp_wire_send(loop_wire_of(its.hub, 0), &parcel, 1, 1, 0, part, sizeof part);
     gp_status status = harness_step(&its.member[0].h, options.batch, true, 1, &result, &err);
     assert_int_equal(status, GP_IO);
     assert_non_null(strstr(err.text, "rank 1: process 0 sent a message of another size than planned: 4 bytes, not "));

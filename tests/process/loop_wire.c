@@ -19,11 +19,11 @@ typedef struct side {
 
 typedef struct end {
     gp_wire wire;
-    loop *loop;
+    loop_hub *hub;
     bool halted;
 } end;
 
-struct loop {
+struct loop_hub {
     pthread_mutex_t lock;
     pthread_cond_t change;
     pthread_t thread;
@@ -37,7 +37,7 @@ struct loop {
     void *context;
 };
 
-static uint32_t draw(loop *its) {
+static uint32_t draw(loop_hub *its) {
     return gp_philox_draw(its->seed, (gp_philox){{its->draws++, 0, 0, 0}}).word[0];
 }
 
@@ -48,7 +48,7 @@ static void *must(void *memory) {
 
 /* ---- posting ----------------------------------------------------------------------------------------------------- */
 
-static void append(loop *its, side *one) {
+static void append(loop_hub *its, side *one) {
     side **at = &its->first;
     while (*at) at = &(*at)->next;
     *at = one;
@@ -56,7 +56,7 @@ static void append(loop *its, side *one) {
 
 static void post(gp_wire *wire, gp_parcel *parcel) {
     end *own = (end *)wire;
-    loop *its = own->loop;
+    loop_hub *its = own->hub;
     side *one = must(calloc(1, sizeof *one));
     *one = (side){.parcel = parcel, .bytes = parcel->bytes, .tag = parcel->tag, .receives = parcel->receives};
     one->from = parcel->receives ? parcel->rank : wire->rank;
@@ -85,7 +85,7 @@ static void drop(side **at) {
 
 static void halt(gp_wire *wire) {
     end *own = (end *)wire;
-    loop *its = own->loop;
+    loop_hub *its = own->hub;
     pthread_mutex_lock(&its->lock);
     own->halted = true;
     for (side **at = &its->first; *at;) {
@@ -107,14 +107,14 @@ static bool belong(const side *a, const side *b) {
 }
 
 /* The first of its kind, so that messages with equal ends and tags stay in order. */
-static side **first_like(loop *its, const side *one, bool receives) {
+static side **first_like(loop_hub *its, const side *one, bool receives) {
     side **at = &its->first;
     while (*at && !(belong(*at, one) && (*at)->receives == receives)) at = &(*at)->next;
     return at;
 }
 
 /* A send that has its receive, drawn among all of them; NULL: none. */
-static side *pick(loop *its) {
+static side *pick(loop_hub *its) {
     int count = 0;
     side *chosen = NULL;
     for (side *at = its->first; at; at = at->next) {
@@ -125,7 +125,7 @@ static side *pick(loop *its) {
 }
 
 /* `lock` is held: nothing of it is taken back meanwhile. */
-static gp_status deliver(loop *its, side *sent, gp_error *err) {
+static gp_status deliver(loop_hub *its, side *sent, gp_error *err) {
     side **to = first_like(its, sent, true);
     gp_parcel *receiver = (*to)->parcel;
     if (sent->bytes != receiver->bytes)
@@ -141,7 +141,7 @@ static gp_status deliver(loop *its, side *sent, gp_error *err) {
 }
 
 static void *work(void *argument) {
-    loop *its = argument;
+    loop_hub *its = argument;
     gp_error err = {0};
     pthread_mutex_lock(&its->lock);
     while (!its->quit) {
@@ -168,8 +168,8 @@ static void *work(void *argument) {
 
 /* ---- open, close ------------------------------------------------------------------------------------------------- */
 
-loop *loop_open(int processes, uint64_t seed, uint32_t delay, loop_failed failed, void *context) {
-    loop *its = must(calloc(1, sizeof *its));
+loop_hub *loop_open(int processes, uint64_t seed, uint32_t delay, loop_failed failed, void *context) {
+    loop_hub *its = must(calloc(1, sizeof *its));
     its->ends = must(calloc((size_t)processes, sizeof *its->ends));
     its->processes = processes;
     its->seed = seed;
@@ -180,41 +180,41 @@ loop *loop_open(int processes, uint64_t seed, uint32_t delay, loop_failed failed
     pthread_cond_init(&its->change, NULL);
     for (int r = 0; r < processes; r++)
         its->ends[r] =
-            (end){.wire = {.kind = &kind, .rank = r, .processes = processes, .tags = UINT32_MAX}, .loop = its};
+            (end){.wire = {.kind = &kind, .rank = r, .processes = processes, .tags = UINT32_MAX}, .hub = its};
     if (gp_thread_start(&its->thread, 0, work, its) != 0) abort();
     return its;
 }
 
-void loop_close(loop **loop) {
-    if (!*loop) return;
-    pthread_mutex_lock(&(*loop)->lock);
-    (*loop)->quit = true;
-    pthread_cond_signal(&(*loop)->change);
-    pthread_mutex_unlock(&(*loop)->lock);
-    pthread_join((*loop)->thread, NULL);
-    while ((*loop)->first) drop(&(*loop)->first);
-    pthread_mutex_destroy(&(*loop)->lock);
-    pthread_cond_destroy(&(*loop)->change);
-    free((*loop)->ends);
-    free(*loop);
-    *loop = NULL;
+void loop_close(loop_hub **hub) {
+    if (!*hub) return;
+    pthread_mutex_lock(&(*hub)->lock);
+    (*hub)->quit = true;
+    pthread_cond_signal(&(*hub)->change);
+    pthread_mutex_unlock(&(*hub)->lock);
+    pthread_join((*hub)->thread, NULL);
+    while ((*hub)->first) drop(&(*hub)->first);
+    pthread_mutex_destroy(&(*hub)->lock);
+    pthread_cond_destroy(&(*hub)->change);
+    free((*hub)->ends);
+    free(*hub);
+    *hub = NULL;
 }
 
-gp_wire *loop_wire_of(loop *loop, int rank) {
-    return &loop->ends[rank].wire;
+gp_wire *loop_wire_of(loop_hub *hub, int rank) {
+    return &hub->ends[rank].wire;
 }
 
-uint64_t loop_delivered(loop *loop) {
-    pthread_mutex_lock(&loop->lock);
-    uint64_t count = loop->delivered;
-    pthread_mutex_unlock(&loop->lock);
+uint64_t loop_delivered(loop_hub *hub) {
+    pthread_mutex_lock(&hub->lock);
+    uint64_t count = hub->delivered;
+    pthread_mutex_unlock(&hub->lock);
     return count;
 }
 
-int loop_held(loop *loop) {
+int loop_held(loop_hub *hub) {
     int count = 0;
-    pthread_mutex_lock(&loop->lock);
-    for (side *at = loop->first; at; at = at->next) count++;
-    pthread_mutex_unlock(&loop->lock);
+    pthread_mutex_lock(&hub->lock);
+    for (side *at = hub->first; at; at = at->next) count++;
+    pthread_mutex_unlock(&hub->lock);
     return count;
 }
