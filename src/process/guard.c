@@ -328,7 +328,8 @@ static void take_message(gp_guard *guard, peer *from, const unsigned char *messa
         memcpy(text, message + HEADER, length);
         text[length] = '\0';
         pthread_mutex_lock(&guard->lock);
-        note_cause(guard, (gp_status)status, text, guard->rank == 0 ? from->rank : rank, message[0] == LOST);
+        note_cause(guard, (gp_status)status, text, guard->rank == 0 && message[0] == FAIL ? from->rank : rank,
+                   message[0] == LOST);
         if (guard->rank > 0) guard->told = true;
         pthread_mutex_unlock(&guard->lock);
         break;

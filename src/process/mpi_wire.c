@@ -105,7 +105,7 @@ static gp_status end_request(mpi_wire *its, int index, MPI_Status *status, gp_er
     }
     parcel->moved += (size_t)count;
     its->owners[index] = NULL;
-    if (parcel->moved == parcel->bytes) gp_signal_raise(&parcel->done, parcel->value);
+    if (parcel->moved == parcel->bytes) gp_parcel_end(parcel);
     return GP_OK;
 }
 

@@ -5,7 +5,8 @@
  * trusted. A parcel is the sender's or the receiver's side of a message. Its owner keeps it, and the memory that it
  * points to, until `done` has reached `value`.
  *
- * Kinds of wires: MPI (process/mpi.h), and one between the threads of a test. Functions are for any thread. */
+ * Kinds of wires: MPI (process/mpi_wire.h), and one between the threads of a test. Functions are for any thread, if
+ * nothing else is said. */
 #ifndef GP_PROCESS_WIRE_H
 #define GP_PROCESS_WIRE_H
 
@@ -17,7 +18,8 @@
 
 typedef struct gp_parcel gp_parcel;
 struct gp_parcel {
-    gp_signal done; /* reaches `value` when the message has gone, or has arrived */
+    gp_signal done;            /* reaches `value` when the message has gone, or has arrived */
+    atomic_uint_fast64_t over; /* and then this, when the wire does not touch the parcel any more */
     uint64_t value;
     void *address; /* a sent message is not written to */
     size_t bytes;
@@ -32,8 +34,8 @@ typedef struct gp_wire gp_wire;
 typedef struct gp_wire_kind {
     const char *name;
     void (*post)(gp_wire *wire, gp_parcel *parcel);
-    /* Ends what is under way, without finishing it: no memory of a parcel is used any more. For a run that has failed;
-     * nothing is sent afterwards. Any number of times. */
+    /* Ends what is under way, without finishing it: the wire uses no memory of a parcel any more. For a run that has
+     * failed; nothing is sent afterwards. Any number of times; the trainer's thread. */
     void (*halt)(gp_wire *wire);
 } gp_wire_kind;
 
@@ -47,13 +49,20 @@ struct gp_wire {
 /* Before its first use. */
 static inline void gp_parcel_init(gp_parcel *parcel) {
     gp_signal_init(&parcel->done);
+    atomic_init(&parcel->over, 0);
     parcel->value = 0;
+}
+/* For kinds of wires: the message has gone, or has arrived. */
+static inline void gp_parcel_end(gp_parcel *parcel) {
+    uint64_t value = parcel->value;
+    gp_signal_raise(&parcel->done, value);
+    atomic_store_explicit(&parcel->over, value, memory_order_release);
 }
 static inline void gp_wire_post(gp_wire *wire, gp_parcel *parcel) {
     if (parcel->bytes > 0)
         wire->kind->post(wire, parcel);
     else
-        gp_signal_raise(&parcel->done, parcel->value);
+        gp_parcel_end(parcel);
 }
 /* Begins to send or receive; a message of no bytes is over at once. `value` is above that of the parcel's last use,
  * which must be over. Does not block. */
@@ -78,9 +87,7 @@ static inline void gp_wire_receive(gp_wire *wire, gp_parcel *parcel, uint64_t va
     gp_wire_post(wire, parcel);
 }
 /* Blocks until the message has gone, or has arrived; or until the run was cancelled. */
-GP_MUST_USE static inline gp_status gp_parcel_wait(gp_parcel *parcel, const gp_cancel *cancel, gp_error *err) {
-    return gp_signal_wait(&parcel->done, parcel->value, cancel, err);
-}
+GP_MUST_USE gp_status gp_parcel_wait(gp_parcel *parcel, const gp_cancel *cancel, gp_error *err);
 /* Sends or receives one message, and waits for it. */
 GP_MUST_USE gp_status gp_wire_send_now(gp_wire *wire, int to, uint32_t tag, const void *address, size_t bytes,
                                        const gp_cancel *cancel, gp_error *err);

@@ -68,7 +68,7 @@ static void post(gp_wire *wire, gp_parcel *parcel) {
         if (!parcel->receives && draw(its) % 3 == 0) {
             one->copy = memcpy(must(malloc(parcel->bytes)), parcel->address, parcel->bytes);
             one->parcel = NULL;
-            gp_signal_raise(&parcel->done, parcel->value);
+            gp_parcel_end(parcel);
         }
         append(its, one);
         pthread_cond_signal(&its->change);
@@ -132,8 +132,8 @@ static gp_status deliver(loop_hub *its, side *sent, gp_error *err) {
         return gp_fail(err, GP_IO, "process %d sent a message of another size than planned: %zu bytes, not %zu",
                        sent->from, sent->bytes, receiver->bytes);
     memcpy(receiver->address, sent->copy ? sent->copy : sent->parcel->address, sent->bytes);
-    gp_signal_raise(&receiver->done, receiver->value);
-    if (sent->parcel) gp_signal_raise(&sent->parcel->done, sent->parcel->value);
+    gp_parcel_end(receiver);
+    if (sent->parcel) gp_parcel_end(sent->parcel);
     its->delivered++;
     drop(to);
     drop(first_like(its, sent, false));
