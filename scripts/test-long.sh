@@ -7,6 +7,7 @@
 #   calls      a failure of each call of a run that can fail
 #   mutants    200,000 programs changed at random
 #   kills      200 kills at random moments, and 200 runs for each fault of a system call
+#   processes  50 processes of runs over MPI that are killed, stopped or told to end at random moments
 #   fuzz       a million inputs for each fuzz target
 #
 # S is a number (default: today's date); it is printed. FOLDER has a release build (default: build/). The last lines are one
@@ -14,7 +15,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-usage() { sed -n '2,14s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '2,15s/^# \{0,1\}//p' "$0"; }
 
 names=() seed=$(date +%Y%m%d) build=build
 while [ $# -gt 0 ]; do
@@ -22,7 +23,7 @@ while [ $# -gt 0 ]; do
     --seed) seed=${2:?--seed wants a number} && shift ;;
     --build) build=${2:?--build wants a folder} && shift ;;
     --help) usage && exit 0 ;;
-    sizes | calls | mutants | kills | fuzz) names+=("$1") ;;
+    sizes | calls | mutants | kills | processes | fuzz) names+=("$1") ;;
     *)
         printf 'test-long: unknown name "%s"; scripts/test-long.sh --help lists them\n' "$1" >&2
         exit 2
@@ -30,7 +31,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-[ ${#names[@]} -gt 0 ] || names=(sizes calls mutants kills fuzz)
+[ ${#names[@]} -gt 0 ] || names=(sizes calls mutants kills processes fuzz)
 [ -x "$build/gpipe-train" ] || {
     printf 'test-long: %s/gpipe-train does not exist; build it first: cmake --preset release && cmake --build --preset release\n' "$build" >&2
     exit 2
@@ -47,6 +48,7 @@ mutants() { "$build/tests/test_mutants" 200000 "$seed"; }
 kills() {
     python3 -B tests/cli/test_kills.py "$build/gpipe-train" --faults "$build/tests/libgp_faults.so" --kills 200 --seed "$seed"
 }
+processes() { python3 -B tests/cli/test_processes.py "$build/gpipe-train" --moments 50 --seed "$seed"; }
 fuzz() { GPIPE_FUZZ_SEED=$seed scripts/fuzz.sh 1000000; }
 
 echo "test-long: seed $seed"
@@ -54,7 +56,7 @@ failed=0 results=()
 for name in "${names[@]}"; do
     start=$SECONDS
     if "$name"; then result=passed; else result=FAILED failed=1; fi
-    results+=("$(printf '%-8s %s in %d s, seed %s' "$name" "$result" $((SECONDS - start)) "$seed")")
+    results+=("$(printf '%-9s %s in %d s, seed %s' "$name" "$result" $((SECONDS - start)) "$seed")")
 done
 printf '%s\n' "${results[@]}"
 exit $failed

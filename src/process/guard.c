@@ -420,11 +420,14 @@ static void sleep_until_something(gp_guard *guard, struct pollfd *at) {
         if (guard->peers[p].socket >= 0 && at[p + 1].revents) hear(guard, &guard->peers[p]);
 }
 
+/* After a failure the others wait for process 0, which says it: a launcher ends all processes when the first one fails.
+ */
 static bool is_over(gp_guard *guard) {
     pthread_mutex_lock(&guard->lock);
-    bool over = guard->quit && (guard->cause.status == GP_OK || guard->told);
+    bool failed = guard->cause.status != GP_OK;
+    bool over = guard->quit && (!failed || guard->told);
     pthread_mutex_unlock(&guard->lock);
-    return over;
+    return over && (!failed || guard->rank == 0 || guard->peers[0].left || guard->peers[0].socket < 0);
 }
 
 static void *work(void *argument) {

@@ -161,7 +161,7 @@ class Bits(Launched):
         self.compare(2, FOUR + ["optimizer={adam: {lr: 0.001}, clip_norm: 0.5}", "pipeline.schedule=1f1b"])
         arguments = ["-v", *sets(FOUR)]
         one, several = os.path.join(self.folder, "one"), os.path.join(self.folder, "several")
-        subprocess.run([OPTIONS.program, "-v", "-o", one, "c.yaml", *sets(FOUR)], cwd=self.folder, check=True,
+        subprocess.run([OPTIONS.program, "-v", "--force", "-o", one, "c.yaml", *sets(FOUR)], cwd=self.folder, check=True,
                        stdout=subprocess.DEVNULL)
         status, _, out = self.end(self.launch(several, (2, ["--force", "-v", "c.yaml", *sets(FOUR)])))
         self.assertEqual(status, 0, out)
