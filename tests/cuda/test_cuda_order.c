@@ -241,8 +241,8 @@ static const char network_joint[] = "input: {shape: [2, 5, 4]}\n"
 static harness_options joint_options(const training_cut *cut, const int *replicas, gp_checkpoint_mode mode) {
     harness_options options = training_options(cut, mode, false, 3);
     options.replicas = replicas;
-    options.batch = options.evaluation = replicas[0] == 2 ? 9 : 21;
-    options.last = 3 * replicas[0];
+    options.batch = options.evaluation = replicas[0] == 2 ? 9 : 23; /* 4 replicas: 8, 8, 7 samples */
+    options.last = replicas[0] == 2 ? 6 : 13;                       /* 5, 5 and 3: shares of 2, 2, 1 and none */
     return options;
 }
 
