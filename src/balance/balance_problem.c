@@ -211,8 +211,7 @@ static void read_stage(const gp_plan *plan, int s, int micro_batches, int64_t sa
     const gp_stage *its = &plan->stages->stage[s];
     int64_t fixed = (int64_t)stage->fixed, saved = (int64_t)stage->frame_stride[GP_FRAME_SAVED];
     for (size_t i = 0; i < stage->stats_count; i++)
-        if (!(stage->stats[i].flags & GP_STATS_TURNS))
-            fixed += (int64_t)stage->stats[i].stride * (micro_batches - plan->minis[0].pieces);
+        fixed += (int64_t)stage->stats[i].stride * (micro_batches - plan->minis[0].pieces);
     for (size_t i = 0; i < its->gives.count && saved > 0; i++) {
         int value = its->gives.items[i];
         if (read[plan->graph->values[value].producer]) continue;

@@ -31,7 +31,6 @@ typedef enum gp_area {
     GP_AREA_OUTBOX,
     GP_AREA_GRAD,
     GP_AREA_FIXED,     /* parameters and all else that outlives the step; offsets from the stage's start */
-    GP_AREA_TURNS,     /* the same, but micro-batches of even numbers share a place, and those of odd numbers */
     GP_AREA_TRANSIENT, /* lives within one instruction */
     GP_AREA_EVALUATE, /* the transients of an evaluation. It begins at the saved slots of the worker's last stage, since
                          an evaluation saves nothing, and goes on into the transient area */
@@ -43,11 +42,6 @@ typedef struct gp_address {
     size_t offset;    /* bytes */
     size_t per_micro; /* bytes more per micro-batch (statistics) */
 } gp_address;
-
-/* What per_micro is multiplied by. */
-static inline size_t gp_address_micros(const gp_address *address, size_t micro) {
-    return address->area == GP_AREA_TURNS ? micro & 1 : micro;
-}
 
 typedef enum gp_when {
     GP_WHEN_ALWAYS,

@@ -162,9 +162,8 @@ static void place_squares(gp_stage_plan *plan, const gp_stage_request *request) 
 static void place_stats(gp_stage_plan *plan, const gp_stage_request *request) {
     for (size_t i = 0; i < plan->stats_count; i++) {
         gp_stats_plan *its = &plan->stats[i];
-        int places = its->flags & GP_STATS_TURNS && request->max_pieces > 2 ? 2 : request->max_pieces;
         its->stride = its->bytes * (its->flags & GP_STATS_PARTS ? (size_t)gp_stage_of(plan, request)->replicas : 1);
-        its->offset = reserve(plan, GP_MEMORY_STATISTICS, its->stride * (size_t)places);
+        its->offset = reserve(plan, GP_MEMORY_STATISTICS, its->stride * (size_t)request->max_pieces);
     }
 }
 
@@ -230,8 +229,7 @@ gp_address gp_stage_grad_address(const gp_stage_plan *plan, const gp_graph *grap
 
 static gp_address stats_address(const gp_stats_plan *stats, int replica, bool all) {
     size_t own = stats->flags & GP_STATS_PARTS && !all ? stats->bytes * (size_t)replica : 0;
-    return (gp_address){stats->flags & GP_STATS_TURNS ? GP_AREA_TURNS : GP_AREA_FIXED, stats->offset + own,
-                        all ? 0 : stats->stride};
+    return (gp_address){GP_AREA_FIXED, stats->offset + own, all ? 0 : stats->stride};
 }
 
 int gp_stage_find_stats(const gp_stage_plan *plan, int node, int index) {

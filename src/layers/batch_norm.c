@@ -115,7 +115,7 @@ static gp_status declare_stats(const gp_layer *layer, gp_lowering *lowering, gp_
         gp_lowering_stats(lowering, stats_tensor(layer, lowering), GP_STATS_PARTS | GP_STATS_MERGED, &index, err));
     if (gp_layer_group(layer, lowering->replicas) == 1) return GP_OK;
     GP_RETURN_IF_FAILED(gp_lowering_stats(lowering, pair_tensor(layer, lowering), 0, &index, err));
-    return gp_lowering_stats(lowering, pair_tensor(layer, lowering), GP_STATS_PARTS | GP_STATS_TURNS, &index, err);
+    return gp_lowering_stats(lowering, pair_tensor(layer, lowering), GP_STATS_PARTS, &index, err);
 }
 
 /* The replicas with which one shares its statistics, those of them that have samples of the micro-batch; and the rows

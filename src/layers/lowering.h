@@ -60,8 +60,6 @@ typedef struct gp_ref {
 enum gp_stats_flags {
     GP_STATS_PARTS = 1,  /* each replica has a part of its own, and places for those of the others */
     GP_STATS_MERGED = 2, /* the others' parts are copied at the end of the mini-batch */
-    GP_STATS_TURNS = 4,  /* they are read within the micro-batch's pass only: neighbouring micro-batches have places of
-                            their own, and every second one has the same */
 };
 
 /* What stands before an op: replicas `first` to `first + count − 1` of the stage copy from one another what each has in

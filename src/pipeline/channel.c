@@ -316,8 +316,8 @@ static gp_status wait_for_part(gp_worker *worker, int from, uint64_t number, gp_
     return kind_of(worker->run, worker->index)->stream_wait(worker->queue[GP_QUEUE_COMPUTE], event, err);
 }
 
-/* Replicas are on devices of one kind. What a part held is copied by the time that the next one but one is posted: its
- * owner has waited for the one between, which stands after the copy. */
+/* Replicas are on devices of one kind. Each micro-batch has a place for its parts. It is written again in the next
+ * step, after an exchange of the same micro-batch among the same replicas. */
 gp_status gp_channel_exchange(gp_worker *worker, const gp_stage_plan *stage, const gp_exchange *exchange, int micro,
                               size_t number, gp_error *err) {
     gp_run *run = worker->run;

@@ -22,9 +22,7 @@ size_t gp_plan_offset(const gp_plan *plan, const gp_stage_plan *stage, const gp_
         return stage->base + stage->frame_base[frame] + slots->slot[frame] * stage->frame_stride[frame] +
                address.offset;
     }
-    case GP_AREA_FIXED:
-    case GP_AREA_TURNS:
-        return stage->base + address.offset + address.per_micro * gp_address_micros(&address, (size_t)micro);
+    case GP_AREA_FIXED: return stage->base + address.offset + address.per_micro * (size_t)micro;
     case GP_AREA_TRANSIENT: return plan->transient_base[stage->worker] + address.offset;
     case GP_AREA_EVALUATE: return plan->evaluation_base[stage->worker] + address.offset;
     case GP_AREA_NONE:
@@ -237,8 +235,7 @@ bool gp_instr_move(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr
 /* Where the part of a replica lies on a stage. */
 static size_t part_offset(const gp_stage_plan *stage, const gp_exchange *exchange, int replica, int micro) {
     const gp_stats_plan *stats = &stage->stats[exchange->stats];
-    size_t place = stats->flags & GP_STATS_TURNS ? (size_t)micro & 1 : (size_t)micro;
-    return stage->base + stats->offset + place * stats->stride + (size_t)replica * stats->bytes;
+    return stage->base + stats->offset + (size_t)micro * stats->stride + (size_t)replica * stats->bytes;
 }
 
 bool gp_exchange_move(const gp_plan *plan, const gp_stage_plan *stage, const gp_exchange *exchange, int micro, int i,

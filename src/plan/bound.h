@@ -40,9 +40,8 @@ static inline void gp_bind_op(const gp_bindings *bindings, const gp_bases *bases
     out->bound = bindings->count > 0 ? bindings->bound[prepared->number - bindings->first] : NULL;
     for (uint32_t i = 0; i < prepared->desc.operands; i++) {
         const gp_address *at = &op->operand[i];
-        out->operands[i] = at->area == GP_AREA_NONE ? NULL
-                                                    : bases->area[at->area] + at->offset +
-                                                          at->per_micro * gp_address_micros(at, bases->micro);
+        out->operands[i] =
+            at->area == GP_AREA_NONE ? NULL : bases->area[at->area] + at->offset + at->per_micro * bases->micro;
     }
     out->workspace = op->workspace.area == GP_AREA_NONE ? NULL : bases->area[op->workspace.area] + op->workspace.offset;
 }

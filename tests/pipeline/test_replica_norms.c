@@ -316,7 +316,7 @@ static void only_passes_exchange(void **state) {
 }
 
 /* Places of statistics on a replica. When the mini-batch ends all are copied, since a replica with an empty share, or
- * of another group, has not seen them. Sums have places for two micro-batches. */
+ * of another group, has not seen them. */
 static void parts_are_planned(void **state) {
     (void)state;
     static const layout four = {1, {6}, {4}};
@@ -334,7 +334,7 @@ static void parts_are_planned(void **state) {
                            stage->stats[3].offset - stage->stats[2].offset};
         assert_int_equal(found[0], gp_align_up(4 * 4 * 3 * BYTES, GP_ALIGNMENT));
         assert_int_equal(found[1], gp_align_up(4 * 2 * BYTES, GP_ALIGNMENT));
-        assert_int_equal(found[2], gp_align_up(2 * 4 * 2 * BYTES, GP_ALIGNMENT));
+        assert_int_equal(found[2], gp_align_up(4 * 4 * 2 * BYTES, GP_ALIGNMENT));
         gp_instr collect = {.op = GP_INSTR_COLLECT};
         while (h.plan->stages->collectives[collect.collective].part != GP_PART_STATISTICS) collect.collective++;
         assert_int_equal(gp_instr_bytes(h.plan, &h.plan->minis[0], &collect), 2 * 3 * 4 * 3 * BYTES);
