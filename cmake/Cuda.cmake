@@ -45,5 +45,14 @@ add_library(gp_cuda_toolkit STATIC ${sources})
 target_include_directories(gp_cuda_toolkit SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${GP_CUDNN_INCLUDE})
 target_link_libraries(gp_cuda_toolkit PRIVATE gp_warnings PUBLIC gp_device gp_cuda_kernels CUDA::cudart_static
                       ${CMAKE_DL_LIBS})
-# cuDNN and cuBLASLt are opened by name when they are first needed (toolkit/libraries.c).
+# Messages between GPUs of several processes: built if NCCL's header is found (2.18 or later, for its configuration).
+find_path(GP_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+if(GP_NCCL_INCLUDE)
+  target_compile_definitions(gp_cuda_toolkit PUBLIC GP_NCCL)
+  target_include_directories(gp_cuda_toolkit SYSTEM PRIVATE ${GP_NCCL_INCLUDE})
+  message(STATUS "NCCL: ON")
+else()
+  message(STATUS "NCCL: OFF")
+endif()
+# cuDNN, cuBLASLt and NCCL are opened by name when they are first needed (toolkit/libraries.c).
 target_link_options(gp_cuda_toolkit INTERFACE -Wl,-rpath,${CUDAToolkit_LIBRARY_DIR})

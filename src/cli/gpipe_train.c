@@ -264,6 +264,8 @@ static bool trains(const gp_options *options) {
 /* Process 0 trains, and the others follow it. What ends one of them ends all, and is said once. */
 static gp_status run_together(const gp_options *options, int launched, int rank, bool *says, gp_error *err) {
     *says = rank == 0;
+    /* As many queues of a GPU as it can have go on without one another (plan/lines.h). Before other threads begin. */
+    (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     GP_RETURN_IF_FAILED(gp_processes_open(&processes, err));
     gp_status status;
     if (rank == 0) {

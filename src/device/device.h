@@ -25,6 +25,7 @@
 typedef struct gp_device gp_device; /* an open device: owned by the worker that opened it */
 typedef struct gp_stream gp_stream; /* a queue of work on it */
 typedef struct gp_event gp_event;   /* a place in a queue that others can wait for */
+typedef struct gp_line gp_line;     /* one end of a line to another process; see line_open */
 typedef struct gp_device_kind gp_device_kind;
 
 /* What a worker asks for: an entry of pipeline.devices. */
@@ -47,6 +48,17 @@ typedef struct gp_device_op {
 } gp_device_op;
 
 enum { GP_RUN_MANY = 256 };
+
+enum {
+    GP_LINE_ID = 128,  /* bytes that tell one line from all others */
+    GP_LINE_ENDS = 16, /* lines that may wait on one device at the same time */
+};
+
+/* Memory of a device. */
+typedef struct gp_device_range {
+    void *address;
+    size_t bytes;
+} gp_device_range;
 
 struct gp_device_kind {
     const char *name;
@@ -139,6 +151,24 @@ struct gp_device_kind {
     /* May be NULL. Tells the device's profiler, if one is listening, that its capture begins or ends. A profiler sees
      * all devices of the process; any thread. */
     gp_status (*capture)(const gp_device_spec *spec, bool begins, gp_error *err);
+    /* All NULL: no lines lead to devices of other processes. A line carries messages one way, from a device to another
+     * of the same kind, in the order in which they were sent. has_lines: whether the program was built with them; any
+     * thread, no device needed. */
+    bool (*has_lines)(void);
+    /* Makes what both ends of a new line are opened with. */
+    gp_status (*line_id)(char id[GP_LINE_ID], gp_error *err);
+    /* One end. Blocks until the other end is opened too, or the run is cancelled. */
+    gp_status (*line_open)(gp_device *device, const char id[GP_LINE_ID], bool sends, const gp_cancel *cancel,
+                           gp_line **out, gp_error *err);
+    /* Enqueues one message, which is sent or received. Both ends give as many ranges of the same sizes. In the queue it
+     * is over when its memory has been sent, or written; that may take until the other end has reached it. */
+    gp_status (*line_carry)(gp_line *line, gp_stream *stream, const gp_device_range *ranges, int count,
+                            const gp_cancel *cancel, gp_error *err);
+    /* Ends messages under way without finishing them, so that queues come to their end. Later calls fail. Any thread,
+     * any number of times; line_carry may be running. */
+    void (*line_abort)(gp_line *line);
+    /* Its messages are over, or it was aborted. */
+    void (*line_close)(gp_line *line);
 };
 
 /* GP_INTERNAL if an operand that is present has no address, or an absent one has. */

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "pipeline/far.h"
+#include "pipeline/far_lines.h"
 
 enum { NUMBER_BITS = 16 };
 _Static_assert(GP_MAX_MICRO_BATCHES < 1 << NUMBER_BITS, "copies of a step are counted in the low bits of a signal");
@@ -18,6 +19,11 @@ static bool needs_events(const gp_device_kind *kind) {
 
 static int worker_at(const gp_plan *plan, const gp_edge *edge, bool sending) {
     return plan->stage[sending ? edge->from : edge->to].worker;
+}
+
+/* Whose device tells that a copy has been pulled: the sender's own, if a line carries it. */
+static int worker_of_pulled(const gp_run *run, uint32_t edge) {
+    return worker_at(run->plan, &run->plan->stages->edges[edge], gp_far_lines_has_edge(run, edge));
 }
 
 static gp_joining *joining_of(const gp_run *run, uint32_t collective, int stage) {
@@ -153,7 +159,7 @@ gp_status gp_channels_create_events(gp_worker *worker, gp_error *err) {
         for (size_t s = 0; s < channel->slots; s++) {
             if (worker_at(run->plan, edge, true) == worker->index)
                 GP_RETURN_IF_FAILED(kind->event_create(worker->device, false, &channel->events[s].sent, err));
-            if (worker_at(run->plan, edge, false) == worker->index)
+            if (worker_of_pulled(run, (uint32_t)e) == worker->index)
                 GP_RETURN_IF_FAILED(kind->event_create(worker->device, false, &channel->events[s].pulled, err));
         }
     }
@@ -176,7 +182,7 @@ void gp_channels_destroy_events(gp_worker *worker) {
             const gp_copy_events *events = &run->channels[e].events[s];
             if (events->sent && worker_at(run->plan, edge, true) == worker->index)
                 kind_of(run, worker->index)->event_destroy(events->sent);
-            if (events->pulled && worker_at(run->plan, edge, false) == worker->index)
+            if (events->pulled && worker_of_pulled(run, (uint32_t)e) == worker->index)
                 kind_of(run, worker->index)->event_destroy(events->pulled);
         }
     }
@@ -216,6 +222,12 @@ gp_status gp_channel_send(gp_worker *worker, const gp_mini_plan *mini, const gp_
         gp_far_send(worker, mini, instr);
         return GP_OK;
     }
+    if (gp_far_lines_has_edge(run, instr->edge)) {
+        const gp_copy_events *events = events_of(run, instr->edge, instr);
+        GP_RETURN_IF_FAILED(
+            kind_of(run, worker->index)->event_record(events->sent, worker->queue[GP_QUEUE_COMPUTE], err));
+        return gp_far_lines_send(worker, mini, instr, events->sent, events->pulled, err);
+    }
     gp_move move;
     gp_instr_move(run->plan, mini, instr, 0, &move);
     gp_copy *copy = find_copy(worker, mini, instr->edge, instr->micro);
@@ -244,6 +256,7 @@ gp_status gp_channel_receive(gp_worker *worker, const gp_mini_plan *mini, const 
     const gp_plan *plan = run->plan;
     gp_move move;
     if (gp_far_has_edge(run, instr->edge)) return GP_OK; /* it was waited for */
+    if (gp_far_lines_has_edge(run, instr->edge)) return gp_far_lines_receive(worker, mini, instr, err);
     gp_instr_move(plan, mini, instr, 0, &move);
     const gp_copy *copy = find_copy(worker, mini, instr->edge, instr->micro);
     gp_event *pulled = copy->events->pulled;
@@ -274,7 +287,9 @@ static gp_status join(gp_worker *worker, const gp_instr *instr, bool collected, 
 
 gp_status gp_channel_post(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
     gp_far_post(worker, mini, instr);
-    return join(worker, instr, false, err);
+    GP_RETURN_IF_FAILED(join(worker, instr, false, err));
+    return gp_far_lines_post(worker, mini, instr, joining_of(worker->run, instr->collective, instr->stage)->posted,
+                             err);
 }
 
 gp_status gp_channel_post_ahead(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *post, gp_error *err) {
@@ -287,12 +302,14 @@ gp_status gp_channel_post_ahead(gp_worker *worker, const gp_mini_plan *mini, con
 gp_status gp_channel_collect(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
     const gp_plan *plan = worker->run->plan;
     gp_move move;
+    GP_RETURN_IF_FAILED(gp_far_lines_wait_own(worker, mini, instr, err));
     for (int i = 0; gp_instr_move(plan, mini, instr, i, &move); i++) {
         const gp_worker *from = &worker->run->workers[plan->stage[move.from].worker];
-        if (gp_run_is_far(worker->run, from->index)) continue; /* it was waited for */
+        if (gp_run_is_far(worker->run, from->index)) continue; /* it was waited for, or comes over a line */
         GP_RETURN_IF_FAILED(pull(worker, worker->queue[GP_QUEUE_COMPUTE], worker->arena + move.offset, from,
                                  from->arena + move.source, move.bytes, err));
     }
+    GP_RETURN_IF_FAILED(gp_far_lines_collect(worker, mini, instr, err));
     return join(worker, instr, true, err);
 }
 
@@ -371,13 +388,14 @@ void gp_channel_begin_pass(gp_worker *worker, const gp_mini_plan *mini, const gp
 
 /* Whether another process makes the event happen. */
 static bool leads_away(const gp_run *run, const gp_wait *wait) {
-    if (!gp_wait_is_joint(wait)) return gp_far_has_edge(run, wait->edge);
+    if (!gp_wait_is_joint(wait)) return gp_far_has_edge(run, wait->edge) || gp_far_lines_has_edge(run, wait->edge);
     return gp_run_is_far(run, run->plan->stage[wait->micro].worker);
 }
 
-/* What arrives is waited for last, when all its places are free (gp_channel_arrive). */
+/* What arrives is waited for last, when all its places are free (gp_channel_arrive). The host waits for no line. */
 static gp_status wait_away(gp_worker *worker, const gp_wait *wait, gp_error *err) {
     if (wait->kind == GP_WAIT_SENT || wait->kind == GP_WAIT_POSTED) return GP_OK;
+    if (!kind_of(worker->run, worker->index)->on_host) return GP_OK;
     return gp_far_wait_gone(worker, wait, err);
 }
 
@@ -410,11 +428,21 @@ static const gp_event *event_of(gp_worker *worker, const gp_mini_plan *mini, con
     return NULL;
 }
 
+/* What arrives over a line holds up the queue by itself. */
+static gp_status wait_event_away(gp_worker *worker, const gp_instr *instr, const gp_wait *wait, gp_stream *queue,
+                                 gp_error *err) {
+    const gp_device_kind *kind = kind_of(worker->run, worker->index);
+    if (kind->on_host) return GP_OK;
+    if (wait->kind == GP_WAIT_COLLECTED) return gp_far_lines_wait_gone(worker, wait, queue, err);
+    if (wait->kind != GP_WAIT_PULLED) return GP_OK;
+    return kind->stream_wait(queue, events_of(worker->run, wait->edge, instr)->pulled, err);
+}
+
 /* An event of another kind of device is the host's to wait for. */
 gp_status gp_channel_wait_event(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, const gp_wait *wait,
                                 gp_stream *queue, gp_error *err) {
     gp_run *run = worker->run;
-    if (leads_away(run, wait)) return GP_OK;
+    if (leads_away(run, wait)) return wait_event_away(worker, instr, wait, queue, err);
     const gp_event *event = event_of(worker, mini, instr, wait);
     int stage = gp_event_stage(run->plan->stages, wait);
     const gp_device_kind *kind = kind_of(run, run->plan->stage[stage].worker);

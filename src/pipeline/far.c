@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "plan/lines.h"
 
 /* What a contributor sends to a collector in one mini-batch: moves of the collect instruction. */
 typedef struct far_part {
@@ -76,8 +77,12 @@ static uint32_t exchange_tag(const gp_plan *plan, int stage) {
     return tag;
 }
 
+uint32_t gp_far_line_tag(const gp_plan *plan, uint32_t number) {
+    return exchange_tag(plan, plan->stages->count) + number;
+}
+
 uint32_t gp_far_tags(const gp_plan *plan) {
-    return exchange_tag(plan, plan->stages->count);
+    return gp_far_line_tag(plan, gp_lines_numbers(plan));
 }
 
 /* ---- open, close ------------------------------------------------------------------------------------------------- */
@@ -86,13 +91,18 @@ bool gp_far_has_edge(const gp_run *run, uint32_t edge) {
     return run->far && run->far->parcels[edge];
 }
 
+/* Whether the wire carries what goes from one stage to another. */
+static bool carries(const gp_plan *plan, int from, int to) {
+    return gp_plan_stage_is_far(plan, from) != gp_plan_stage_is_far(plan, to) && !gp_plan_has_line(plan, from, to);
+}
+
 static gp_status open_edges(gp_run *run, gp_error *err) {
     const gp_plan *plan = run->plan;
     gp_far *far = run->far;
     GP_RETURN_IF_FAILED(GP_NEW(&far->parcels, plan->stages->edge_count, err));
     for (size_t e = 0; e < plan->stages->edge_count; e++) {
         const gp_edge *edge = &plan->stages->edges[e];
-        if (gp_plan_stage_is_far(plan, edge->from) == gp_plan_stage_is_far(plan, edge->to)) continue;
+        if (!carries(plan, edge->from, edge->to)) continue;
         far->parcels[e] = aligned_alloc(_Alignof(gp_parcel), (size_t)far->pieces * sizeof(gp_parcel));
         if (!far->parcels[e]) return gp_fail(err, GP_MEMORY, "out of memory: messages of an edge");
         for (int m = 0; m < far->pieces; m++) gp_parcel_init(&far->parcels[e][m]);
@@ -137,7 +147,7 @@ static gp_status open_collective(gp_run *run, uint32_t collective, gp_error *err
     for (size_t i = 0; i < most; i++) {
         int from = its->contributors.items[i / its->collectors.count];
         int to = its->collectors.items[i % its->collectors.count];
-        if (gp_plan_stage_is_far(plan, from) == gp_plan_stage_is_far(plan, to)) continue;
+        if (!carries(plan, from, to)) continue;
         pairs[count] = (pair){.from = from, .to = to, .tag = tag + (uint32_t)i};
         run->far->pair_counts[collective] = ++count;
         GP_RETURN_IF_FAILED(open_pair(plan, collective, &pairs[count - 1], err));

@@ -91,7 +91,8 @@ static const gp_instr *find_note(const gp_plan *plan, const gp_mini_plan *mini, 
 }
 
 static bool same_device(const gp_plan *plan, int a, int b) {
-    return plan->devices[a].kind == plan->devices[b].kind && plan->devices[a].index == plan->devices[b].index;
+    return plan->devices[a].kind == plan->devices[b].kind && plan->devices[a].index == plan->devices[b].index &&
+           plan->process[a] == plan->process[b];
 }
 
 static void add_place(const gp_plan *plan, const gp_mini_plan *mini, int worker, uint32_t noted, char list[LIST]) {
@@ -129,7 +130,8 @@ void gp_places_tell(const gp_run *run, gp_error *err) {
         bool told = false;
         char list[LIST];
         for (int before = 0; before < w && !told; before++) told = same_device(plan, before, w);
-        if (told || !spec->kind->lost || !spec->kind->lost(run->workers[w].device)) continue;
+        if (told || !spec->kind->lost || gp_plan_worker_is_far(plan, w) || !spec->kind->lost(run->workers[w].device))
+            continue;
         list_places(run, w, list);
         const char *where = list[0] ? " in " : " between two instructions";
         if (!run->notes) where = " (-v finds out in which instruction)";

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "pipeline/channel.h"
 #include "pipeline/far.h"
+#include "pipeline/far_lines.h"
 #include "pipeline/spans.h"
 #include "pipeline/team.h"
 
@@ -54,6 +55,7 @@ static gp_status open_worker(gp_worker *worker, gp_error *err) {
 
 /* Of all workers before any closes: what is under way in one may use what another reserved. */
 static void end_queues(gp_worker *worker) {
+    gp_far_lines_end_queues(worker);
     for (int q = 0; q < GP_QUEUES; q++)
         if (worker->queue[q]) gp_worker_kind(worker)->stream_destroy(worker->queue[q]);
 }
@@ -100,7 +102,8 @@ static gp_status obey(gp_worker *worker, gp_error *err) {
     case GP_COMMAND_READ: status = copy_blocks(worker, false, err); break;
     case GP_COMMAND_WRITE: status = copy_blocks(worker, true, err); break;
     case GP_COMMAND_REFRESH:
-        status = refresh(worker, err);
+        status = gp_far_lines_connect(worker, err);
+        if (status == GP_OK) status = refresh(worker, err);
         if (status == GP_OK) status = finish(worker, err);
         break;
     case GP_COMMAND_NONE:
@@ -182,6 +185,7 @@ static int count_own(const gp_run *run) {
 static gp_status prepare_run(gp_run *run, const gp_plan *plan, gp_error *err) {
     gp_barrier_init(&run->barrier, count_own(run));
     GP_RETURN_IF_FAILED(gp_far_open(run, err));
+    GP_RETURN_IF_FAILED(gp_far_lines_open(run, err));
     GP_RETURN_IF_FAILED(gp_team_open(run, err));
     GP_RETURN_IF_FAILED(gp_channels_open(run, err));
     run->workers = aligned_alloc(_Alignof(gp_worker), (size_t)plan->workers * sizeof *run->workers);
@@ -254,8 +258,11 @@ static void stop_workers(gp_run *run) {
         gp_run_give(run, &quit);
     else
         cancel_run(run, &stopped);
+    if (!idle) gp_far_lines_abort(run); /* what waits for another process may wait for ever */
     gp_run_join(run);
+    if (!idle) gp_far_lines_abort(run); /* those that were opened meanwhile */
     for (int w = 0; w < run->plan->workers; w++) end_queues(&run->workers[w]);
+    gp_far_lines_disconnect(run);
     for (int w = 0; w < run->plan->workers; w++)
         if (!gp_run_is_far(run, w)) close_worker(&run->workers[w]);
 }
@@ -266,6 +273,7 @@ void gp_run_destroy(gp_run **run) {
     gp_team_close(it);
     if (it->workers) stop_workers(it);
     gp_far_close(it);
+    gp_far_lines_close(it);
     gp_cancel_fini(&it->cancel);
     free(it->workers);
     free(it->processors);

@@ -87,9 +87,10 @@ typedef struct gp_meeting {
 
 enum { GP_MEETING_BITS = 28 };
 
-typedef struct gp_spans gp_spans; /* pipeline/spans.h */
-typedef struct gp_far gp_far;     /* pipeline/far.h */
-typedef struct gp_team gp_team;   /* pipeline/team.h */
+typedef struct gp_spans gp_spans;         /* pipeline/spans.h */
+typedef struct gp_far gp_far;             /* pipeline/far.h */
+typedef struct gp_far_lines gp_far_lines; /* pipeline/far_lines.h */
+typedef struct gp_team gp_team;           /* pipeline/team.h */
 
 typedef struct gp_worker {
     gp_run *run;
@@ -113,9 +114,10 @@ typedef struct gp_worker {
 
 struct gp_run {
     const gp_plan *plan;
-    gp_wire *wire; /* to the other processes; NULL: the run is alone */
-    gp_far *far;   /* edges and collectives that lead there */
-    gp_team *team; /* calls between the processes (pipeline/team.h); NULL: the run is alone */
+    gp_wire *wire;       /* to the other processes; NULL: the run is alone */
+    gp_far *far;         /* edges and collectives that lead there, of workers on the host */
+    gp_far_lines *lines; /* those of workers on GPUs */
+    gp_team *team;       /* calls between the processes (pipeline/team.h); NULL: the run is alone */
     gp_hooks hooks;
     bool notes;            /* see gp_run_note; written by the trainer between commands */
     gp_recorder *recorder; /* NULL: none; written by the trainer between commands */

@@ -1,4 +1,5 @@
 /* Commands to the workers of a run, and the wait for their end. The trainer's thread. */
+#include "pipeline/far_lines.h"
 #include "pipeline/run_internal.h"
 
 void gp_run_join(gp_run *run) {
@@ -14,6 +15,7 @@ gp_status gp_run_wait(gp_run *run, gp_error *err) {
         gp_worker *worker = &run->workers[w];
         if (gp_run_is_far(run, w)) continue;
         if (gp_signal_wait(&worker->done, worker->command + 1, &run->cancel, err) == GP_OK) continue;
+        gp_far_lines_abort(run);
         gp_run_join(run);
         return gp_cancel_cause(&run->cancel, err);
     }

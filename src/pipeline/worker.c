@@ -6,6 +6,7 @@
 
 #include "pipeline/channel.h"
 #include "pipeline/far.h"
+#include "pipeline/far_lines.h"
 #include "pipeline/places.h"
 #include "pipeline/run_internal.h"
 #include "pipeline/spans.h"
@@ -176,7 +177,8 @@ static gp_status run_program(gp_worker *worker, gp_error *err) {
     const gp_mini_plan *mini = &worker->run->plan->minis[command->mini];
     const gp_program *program = &mini->programs->worker[worker->index];
     worker->barriers = 0;
-    if (begin(worker, program, err) != GP_OK) return gp_error_context(err, "worker %d: ", worker->index);
+    if (gp_far_lines_connect(worker, err) != GP_OK || begin(worker, program, err) != GP_OK)
+        return gp_error_context(err, "worker %d: ", worker->index);
     gp_far_receive_ahead(worker, mini, -1);
     for (size_t pc = 0; pc < program->count; pc++) {
         gp_site site = {worker->index, command->mini, command->input->step, pc, &program->instrs[pc]};
@@ -215,6 +217,7 @@ static gp_status finish(gp_worker *worker, gp_error *err) {
         if (!before) status = kind->stream_finish(worker->queue[q], &run->cancel, err);
         if (before && kind->turn_finish) status = kind->turn_finish(worker->queue[q], &run->cancel, err);
     }
+    if (status == GP_OK) status = gp_far_lines_finish(worker, err);
     if (status == GP_OK && !before) status = gp_spans_collect(worker, err);
     return status == GP_OK ? GP_OK : gp_error_context(err, "worker %d, end of the step: ", worker->index);
 }

@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "plan/bound.h"
+#include "plan/lines.h"
 #include "plan/meets.h"
 #include "plan/memory.h"
 #include "plan/plan_size.h"
@@ -115,7 +116,8 @@ static gp_status make_programs(gp_plan *plan, gp_mini_plan *mini, gp_error *err)
     if (status != GP_OK) return blame_file(plan, status, err);
     GP_RETURN_IF_FAILED(gp_waits_create(plan->stages, mini->programs, true, &mini->waits, err));
     GP_RETURN_IF_FAILED(gp_meets_create(plan->stages, mini->programs, plan->devices, &mini->meets, err));
-    if (!mini->training || !gp_plan_works_on(plan)) return GP_OK;
+    /* Process 0 calls for each step, and the others answer when it is over. */
+    if (!mini->training || !gp_plan_works_on(plan) || plan->processes > 1) return GP_OK;
     return gp_waits_create_behind(plan->stages, mini->programs, &mini->behind, err);
 }
 
@@ -123,6 +125,8 @@ bool gp_plan_overlaps(const gp_plan *plan, int mini) {
     return plan->minis[mini].behind != NULL;
 }
 
+/* Over a line a send may be gone before the receiver has come to its receive. So no queue knows from a wait for another
+ * process what has happened there, and each queue follows its own worker only. */
 gp_status gp_mini_queues(const gp_plan *plan, gp_mini_plan *mini, size_t memory, gp_error *err) {
     gp_queues_request request = {.stages = plan->stages,
                                  .programs = mini->programs,
@@ -131,7 +135,7 @@ gp_status gp_mini_queues(const gp_plan *plan, gp_mini_plan *mini, size_t memory,
                                  .plans = plan->stage,
                                  .piece_sized = mini->piece_sized,
                                  .last_sized = mini->last_sized,
-                                 .memory = memory};
+                                 .memory = plan->processes > 1 ? 0 : memory};
     return gp_queues_create(&request, &mini->queues, err);
 }
 
@@ -272,18 +276,57 @@ static void set_transports(gp_plan *plan) {
         gp_collective *its = &plan->stages->collectives[c];
         int process = process_of(plan, its->contributors.items[0]);
         if (spans_processes(plan, &its->contributors, process) || spans_processes(plan, &its->collectors, process))
-            its->transport = GP_TRANSPORT_MPI;
+            its->transport = plan->devices[plan->stage[its->contributors.items[0]].worker].kind->on_host
+                                 ? GP_TRANSPORT_MPI
+                                 : GP_TRANSPORT_NCCL;
     }
 }
 
-/* Messages carry the host's memory. */
+/* Whether the wire can carry its memory: what it is given is done when the call returns. */
+static bool is_plain(const gp_device_kind *kind) {
+    return kind->on_host && !kind->stream_turn;
+}
+
+/* The wire carries the host's memory; lines connect GPUs. */
+static gp_status check_pair(const gp_plan *plan, int from, int to, gp_error *err) {
+    const gp_device_kind *a = plan->devices[plan->stage[from].worker].kind;
+    const gp_device_kind *b = plan->devices[plan->stage[to].worker].kind;
+    if (process_of(plan, from) == process_of(plan, to)) return GP_OK;
+    if (a != b && !(is_plain(a) && is_plain(b)))
+        return gp_fail(err, GP_UNSUPPORTED,
+                       "stage %d is on %s, and stage %d on %s of another process: messages between processes go from "
+                       "CPU to CPU, or from GPU to GPU; put both stages into one process, or on devices of one kind",
+                       from, a->name, to, b->name);
+    if (is_plain(a) || (a->has_lines && a->has_lines())) return GP_OK;
+    return gp_fail(err, GP_UNSUPPORTED,
+                   "stages %d and %d are on GPUs of different processes, but this program was built without NCCL: "
+                   "install NCCL, and build again, or run all workers in one process",
+                   from, to);
+}
+
+/* What a group exchanges within a pass goes over the wire. */
+static gp_status check_group(const gp_plan *plan, int stage, gp_error *err) {
+    int first = gp_stages_group(plan->stages, stage);
+    if (is_plain(plan->devices[plan->stage[stage].worker].kind) || process_of(plan, first) == process_of(plan, stage))
+        return GP_OK;
+    return gp_fail(err, GP_UNSUPPORTED,
+                   "stages %d and %d synchronise batch norm, and are on GPUs of different processes: that is not "
+                   "available yet; put replicas that synchronise into one process",
+                   first, stage);
+}
+
 static gp_status check_processes(const gp_plan *plan, gp_error *err) {
-    for (int w = 0; w < plan->workers && plan->processes > 1; w++)
-        if (!plan->devices[w].kind->on_host || plan->devices[w].kind->stream_turn)
-            return gp_fail(err, GP_UNSUPPORTED,
-                           "worker %d: %s devices cannot be used with several processes yet; run all workers in one "
-                           "process",
-                           w, plan->devices[w].kind->name);
+    const gp_stages *stages = plan->stages;
+    if (plan->processes == 1) return GP_OK;
+    for (int s = 0; s < stages->count; s++) GP_RETURN_IF_FAILED(check_group(plan, s, err));
+    for (size_t e = 0; e < stages->edge_count; e++)
+        GP_RETURN_IF_FAILED(check_pair(plan, stages->edges[e].from, stages->edges[e].to, err));
+    for (size_t c = 0; c < stages->collective_count; c++) {
+        const gp_collective *its = &stages->collectives[c];
+        for (size_t i = 0; i < its->contributors.count * its->collectors.count; i++)
+            GP_RETURN_IF_FAILED(check_pair(plan, its->contributors.items[i / its->collectors.count],
+                                           its->collectors.items[i % its->collectors.count], err));
+    }
     return GP_OK;
 }
 
@@ -303,7 +346,6 @@ static gp_status make_plan(gp_plan *plan, const gp_plan_request *request, gp_mic
     memcpy(plan->devices, request->devices, (size_t)plan->workers * sizeof *plan->devices);
     GP_RETURN_IF_FAILED(GP_NEW(&plan->process, plan->workers, err));
     if (request->process) memcpy(plan->process, request->process, (size_t)plan->workers * sizeof *plan->process);
-    GP_RETURN_IF_FAILED(check_processes(plan, err));
     if (request->links) GP_RETURN_IF_FAILED(gp_links_copy(request->links, &plan->links, err));
     GP_RETURN_IF_FAILED(gp_plan_check_size(plan, request->host_memory, err));
     for (int m = 0; m < plan->mini_count; m++) {
@@ -318,9 +360,11 @@ static gp_status make_plan(gp_plan *plan, const gp_plan_request *request, gp_mic
     if (status == GP_OK) status = plan_stages(plan, describe(plan, request, ops, *sizes), ops, err);
     free(ops);
     GP_RETURN_IF_FAILED(status);
+    GP_RETURN_IF_FAILED(check_processes(plan, err));
     set_transports(plan);
     fit_routines(plan);
-    for (int m = 0; m < plan->mini_count; m++)
+    /* Lines go by the order of programs. */
+    for (int m = 0; m < plan->mini_count && gp_lines_numbers(plan) == 0; m++)
         if (plan->minis[m].training)
             GP_RETURN_IF_FAILED(gp_early_posts_create(plan, &plan->minis[m], &plan->minis[m].early, err));
     GP_RETURN_IF_FAILED(gp_bindings_plan(plan, err));

@@ -46,7 +46,7 @@ const char *gp_part_kind_name(gp_part_kind part) {
 }
 
 const char *gp_transport_name(gp_transport transport) {
-    static const char *const names[] = {"threads", "mpi"};
+    static const char *const names[] = {"threads", "mpi", "nccl"};
     return names[transport];
 }
 

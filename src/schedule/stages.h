@@ -64,8 +64,8 @@ typedef struct gp_indices {
 } gp_indices;
 
 /* How parts go from one member to another. THREADS: members are threads of one process, and read one another's memory.
- * MPI: some members are in other processes. */
-typedef enum gp_transport { GP_TRANSPORT_THREADS, GP_TRANSPORT_MPI } gp_transport;
+ * MPI, NCCL: some members are in other processes, on CPUs or on GPUs. */
+typedef enum gp_transport { GP_TRANSPORT_THREADS, GP_TRANSPORT_MPI, GP_TRANSPORT_NCCL } gp_transport;
 
 /* Buckets of gradients (bench/results/2026-11-23-buckets.txt). */
 enum { GP_BUCKET_BYTES = 4 << 20, GP_MOST_BUCKETS = 16 };

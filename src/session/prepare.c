@@ -120,6 +120,23 @@ static gp_status find_devices(gp_session *session, gp_error *err) {
     return gp_links_find(pipeline, session->options.processes, session->process, &session->links, err);
 }
 
+/* Of several processes: MPI carries what CPUs have, and NCCL what GPUs have. */
+static gp_status check_carried(const gp_session *session, int worker, gp_error *err) {
+    const gp_pipeline_config *pipeline = &session->config->pipeline;
+    const gp_device_kind *kind = session->devices[worker].kind;
+    if (pipeline->transport == GP_TRANSPORT_CHOICE_MPI && !kind->on_host)
+        return gp_fail_at(err, GP_CONFIG, pipeline->transport_place,
+                          "pipeline.transport: mpi connects CPUs of several processes, but worker %d is on %s:%d; use "
+                          "auto or nccl",
+                          worker, kind->name, session->devices[worker].index);
+    if (pipeline->transport == GP_TRANSPORT_CHOICE_NCCL && kind->on_host)
+        return gp_fail_at(err, GP_CONFIG, pipeline->transport_place,
+                          "pipeline.transport: nccl connects GPUs of several processes, but worker %d is on %s; use "
+                          "auto or mpi",
+                          worker, kind->name);
+    return GP_OK;
+}
+
 /* What carries data between processes. */
 static gp_status check_transport(const gp_session *session, gp_error *err) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
@@ -132,9 +149,8 @@ static gp_status check_transport(const gp_session *session, gp_error *err) {
         return gp_fail_at(err, GP_UNSUPPORTED, pipeline->transport_place,
                           "pipeline.transport: this program was built without MPI: install an MPI (scripts/setup.sh "
                           "--mpi), and build again");
-    if (pipeline->transport == GP_TRANSPORT_CHOICE_NCCL)
-        return gp_fail_at(err, GP_UNSUPPORTED, pipeline->transport_place,
-                          "pipeline.transport: nccl is not available yet");
+    for (int d = 0; d < pipeline->device_count && processes > 1; d++)
+        GP_RETURN_IF_FAILED(check_carried(session, d, err));
     return GP_OK;
 }
 

@@ -269,8 +269,8 @@ class BadInput(Launched):
     def test_transports(self):
         self.refuse(2, "--set pipeline.transport=threads: pipeline.transport: threads connect the workers of one process, "
                     "but there are 2 processes", "--set", "pipeline.transport=threads")
-        self.refuse(2, "--set pipeline.transport=nccl: pipeline.transport: nccl is not available yet",
-                    "--set", "pipeline.transport=nccl", status=1)
+        self.refuse(2, "--set pipeline.transport=nccl: pipeline.transport: nccl connects GPUs of several processes, but worker "
+                    "0 is on cpu; use auto or mpi", "--set", "pipeline.transport=nccl")
 
     def test_command_lines_and_files(self):
         self.refuse(2, "unknown option --nonsense: see gpipe-train --help", "--nonsense")

@@ -16,9 +16,9 @@
 #include "device/cuda/cuda_api.h"
 #include "device/rows.h"
 
-enum { POISON = 0xA5, MOST_DEVICES = 8 };
+enum { POISON = 0xA5, MOST_DEVICES = 8, MOST_COMMS = 128 };
 
-typedef enum work_kind { LAUNCH, PLAN, COPY, NOTE, RECORD, WAIT } work_kind;
+typedef enum work_kind { LAUNCH, PLAN, COPY, NOTE, RECORD, WAIT, OUTGOING, INCOMING } work_kind;
 
 enum { MARK = sizeof((recorder_fault *)NULL)->mark };
 
@@ -32,7 +32,8 @@ typedef struct work {
     void *to;
     const void *from;
     size_t bytes;
-    size_t record; /* RECORD: its own; WAIT: that it waits for */
+    size_t record;      /* RECORD: its own; WAIT: that it waits for */
+    gp_cuda_comm *comm; /* OUTGOING, INCOMING */
     _Atomic uint32_t *noted;
     uint32_t number;                        /* NOTE */
     const char *fails;                      /* its name, if it is to fail */
@@ -45,6 +46,24 @@ struct CUstream_st { /* gp_cuda_stream */
     clock_vector now; /* of what was enqueued last */
     work *first, *last;
     bool open;
+    gp_cuda_comm *unsettled; /* its messages do not stand in the stream for sure yet */
+};
+
+/* A message that has gone, and has not arrived. */
+typedef struct letter {
+    char *bytes;
+    size_t count;
+    struct letter *next;
+} letter;
+
+struct ncclComm { /* gp_cuda_comm */
+    char id[GP_LINE_ID];
+    int rank, device;
+    gp_cuda_comm *peer;
+    gp_cuda_stream *stream; /* the only one that it may use */
+    letter *letters;        /* to it, the oldest first */
+    int under_way;          /* messages that were enqueued and are not over */
+    bool unsettled, finishing, gone;
 };
 
 struct CUevent_st { /* gp_cuda_event */
@@ -63,6 +82,7 @@ typedef struct host_thread {
     pthread_t thread;
     int device;
     clock_vector knows;
+    int groups;                             /* of messages that are open */
     int marks;                              /* that are open: the step's, in that the instruction's */
     char mark[MARK], label[RECORDER_LABEL]; /* of the instruction; "": none */
 } host_thread;
@@ -91,6 +111,10 @@ static struct {
     size_t others, others_take; /* bytes of another program; those that it takes while libraries are made */
     bool tells_own;
     long works; /* that may fail */
+    gp_cuda_comm comms[MOST_COMMS];
+    int comm_count, comm_ids;
+    bool comms_fail;
+    int aborts;
     recorder_fault fault;
     const gp_cuda_api *before;
 } it = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -165,9 +189,72 @@ static uint32_t draw(uint32_t below) {
 
 /* ---- execution --------------------------------------------------------------------------------------------------- */
 
+/* The stream in which the other end of a message comes next. */
+static gp_cuda_stream *stream_of_peer(const work *w) {
+    for (int s = 0; s < it.stream_count && !w->comm->peer->gone; s++) {
+        const work *first = it.streams[s].first;
+        if (first && first->comm == w->comm->peer && first->kind == (w->kind == OUTGOING ? INCOMING : OUTGOING) &&
+            !it.lost[it.streams[s].device])
+            return &it.streams[s];
+    }
+    return NULL;
+}
+
+/* A message goes when both ends have come to it; with an odd seed, it may go before the receiver has. */
+static bool message_may_go(const work *w) {
+    if (w->comm->gone || (w->kind == OUTGOING && it.options.seed % 2)) return true;
+    return (w->kind == INCOMING && w->comm->letters) || stream_of_peer(w);
+}
+
 static bool may_go(const gp_cuda_stream *stream) {
     const work *w = stream->first;
-    return w && !it.lost[stream->device] && (w->kind != WAIT || it.happened[w->record]);
+    if (!w || it.lost[stream->device]) return false;
+    if (w->kind == OUTGOING || w->kind == INCOMING) return message_may_go(w);
+    return w->kind != WAIT || it.happened[w->record];
+}
+
+static void drop_first(gp_cuda_stream *stream) {
+    work *w = stream->first;
+    stream->first = w->next;
+    if (!stream->first) stream->last = NULL;
+    free(w->args);
+    free(w);
+}
+
+static void add_letter(gp_cuda_comm *to, const work *w) {
+    letter **at = &to->letters, *its = calloc(1, sizeof *its);
+    assert(its);
+    while (*at) at = &(*at)->next;
+    *at = its;
+    its->bytes = malloc(w->bytes);
+    assert(its->bytes);
+    its->count = w->bytes;
+    memcpy(its->bytes, w->from, w->bytes);
+}
+
+static void take_letter(const work *w) {
+    letter *its = w->comm->letters;
+    w->comm->letters = its->next;
+    if (its->count == w->bytes)
+        memcpy(w->to, its->bytes, w->bytes);
+    else
+        refuse(NULL, "a message of %zu bytes is received as %zu", its->count, w->bytes);
+    free(its->bytes);
+    free(its);
+}
+
+/* Of a group that was left there is nothing to carry. */
+static void carry_message(const work *w) {
+    w->comm->under_way--;
+    if (w->comm->gone) return;
+    if (w->kind == OUTGOING) {
+        if (!w->comm->peer->gone) add_letter(w->comm->peer, w);
+        return;
+    }
+    gp_cuda_stream *peer = w->comm->letters ? NULL : stream_of_peer(w);
+    if (peer) carry_message(peer->first);
+    take_letter(w);
+    if (peer) drop_first(peer);
 }
 
 static void carry_out(gp_cuda_stream *stream) {
@@ -194,16 +281,34 @@ static void carry_out(gp_cuda_stream *stream) {
         it.happened[w->record] = true;
         it.times[w->record] = it.time;
         break;
+    case OUTGOING:
+    case INCOMING: carry_message(w); break;
     case WAIT: break;
     }
-    stream->first = w->next;
-    if (!stream->first) stream->last = NULL;
-    free(w->args);
-    free(w);
+    drop_first(stream);
 }
 
-static void carry_out_all(gp_cuda_stream *stream) {
-    while (may_go(stream)) carry_out(stream);
+static bool carry_out_all(gp_cuda_stream *stream) {
+    bool any = false;
+    for (; may_go(stream); any = true) carry_out(stream);
+    return any;
+}
+
+static void carry_out_everything(void) {
+    for (bool any = true; any;) {
+        any = false;
+        for (int s = 0; s < it.stream_count; s++) any = carry_out_all(&it.streams[s]) || any;
+    }
+}
+
+/* Where one waits for another process, whatever may go there. */
+static bool go_on_anywhere(void) {
+    for (int s = 0; s < it.stream_count; s++) {
+        if (!may_go(&it.streams[s])) continue;
+        carry_out(&it.streams[s]);
+        return true;
+    }
+    return false;
 }
 
 static gp_cuda_stream *stream_of_record(size_t record) {
@@ -218,6 +323,10 @@ static void carry_out_until(size_t record) {
     while (!it.happened[record]) {
         gp_cuda_stream *stream = stream_of_record(record);
         assert(stream);
+        if (!may_go(stream) && stream->first->comm) {
+            if (!go_on_anywhere()) return;
+            continue;
+        }
         if (!may_go(stream) && !it.lost[stream->device]) carry_out_until(stream->first->record);
         if (!may_go(stream)) return;
         carry_out(stream);
@@ -233,8 +342,7 @@ static void go_on_at_random(uint32_t turns) {
 
 static void after_enqueueing(void) {
     if (it.options.policy == RECORDER_RANDOM) go_on_at_random(draw(4));
-    if (it.options.policy != RECORDER_EAGER) return;
-    for (int s = 0; s < it.stream_count; s++) carry_out_all(&it.streams[s]);
+    if (it.options.policy == RECORDER_EAGER) carry_out_everything();
 }
 
 static void somebody_asks(size_t record) {
@@ -242,12 +350,10 @@ static void somebody_asks(size_t record) {
     case RECORDER_LAZY: carry_out_until(record); break;
     case RECORDER_RANDOM: go_on_at_random(1 + draw(8)); break;
     case RECORDER_LAST_FIRST:
-        for (int s = it.stream_count - 1; s >= 0 && !it.happened[record]; s--) carry_out_all(&it.streams[s]);
+        for (int s = it.stream_count - 1; s >= 0 && !it.happened[record]; s--) (void)carry_out_all(&it.streams[s]);
         break;
     case RECORDER_EAGER:
-    case RECORDER_POLICIES:
-        for (int s = 0; s < it.stream_count; s++) carry_out_all(&it.streams[s]);
-        break;
+    case RECORDER_POLICIES: carry_out_everything(); break;
     }
 }
 
@@ -257,9 +363,11 @@ static gp_status enqueue(gp_cuda_stream *stream, const char *name, const work *w
     work *w;
     if (stream->device != this_thread()->device)
         return refuse(err, "a stream of device %d is used while device %d is", stream->device, this_thread()->device);
+    if (stream->unsettled && what->comm != stream->unsettled)
+        return refuse(err, "%s is enqueued while messages before it are not yet", name);
     GP_RETURN_IF_FAILED(GP_NEW(&w, 1, err));
     *w = *what;
-    if ((w->kind == LAUNCH || w->kind == PLAN || w->kind == COPY) && ++it.works == it.options.failing_work) {
+    if ((w->kind == LAUNCH || w->kind == PLAN || w->kind == COPY || w->comm) && ++it.works == it.options.failing_work) {
         w->fails = name;
         memcpy(w->mark, this_thread()->mark, MARK);
         memcpy(w->label, this_thread()->label, RECORDER_LABEL);
@@ -577,6 +685,136 @@ static void set_thread_mark(const char *name, int more) {
     pthread_mutex_unlock(&it.lock);
 }
 
+/* ---- messages between processes ---------------------------------------------------------------------------------- */
+
+static gp_status comm_id(char id[GP_LINE_ID], gp_error *err) {
+    if (!enter("comm_id", err)) return GP_DEVICE;
+    memset(id, 0, GP_LINE_ID);
+    snprintf(id, GP_LINE_ID, "line %d", it.comm_ids++);
+    return leave(GP_OK);
+}
+
+static gp_status comm_create(const char id[GP_LINE_ID], int rank, int ranks, gp_cuda_comm **out, gp_error *err) {
+    if (!enter("comm_create", err)) return GP_DEVICE;
+    assert(it.comm_count < MOST_COMMS);
+    if (ranks != 2) return leave(refuse(err, "a line has %d ends", ranks));
+    gp_cuda_comm *comm = &it.comms[it.comm_count];
+    *comm = (gp_cuda_comm){.rank = rank, .device = this_thread()->device, .unsettled = true};
+    memcpy(comm->id, id, GP_LINE_ID);
+    for (int c = 0; c < it.comm_count; c++) {
+        gp_cuda_comm *other = &it.comms[c];
+        if (memcmp(other->id, id, GP_LINE_ID) != 0) continue;
+        if (other->peer || other->rank == rank) return leave(refuse(err, "a line has too many ends, or equal ones"));
+        if (other->device == comm->device) return leave(refuse(err, "both ends of a line are on one device"));
+        other->peer = comm;
+        comm->peer = other;
+    }
+    it.comm_count++;
+    *out = comm;
+    return leave(GP_OK);
+}
+
+static gp_status comm_busy(gp_cuda_comm *comm, bool *out, gp_error *err) {
+    if (!enter_for("comm_busy", comm->device, err)) return GP_DEVICE;
+    if (it.comms_fail) return leave(gp_fail(err, GP_DEVICE, "the other process: made to fail"));
+    if (comm->gone) return leave(refuse(err, "a line is asked for after its end"));
+    if (this_thread()->groups) return leave(refuse(err, "a line is asked for within a group"));
+    if (comm->finishing) {
+        carry_out_everything();
+        *out = comm->under_way > 0 || (!comm->peer->finishing && !comm->peer->gone);
+        return leave(GP_OK);
+    }
+    *out = comm->unsettled || !comm->peer;
+    if (comm->peer) comm->unsettled = false;
+    if (!*out && comm->stream && comm->stream->unsettled == comm) comm->stream->unsettled = NULL;
+    return leave(GP_OK);
+}
+
+static gp_status group_begin(gp_error *err) {
+    if (!enter("group_begin", err)) return GP_DEVICE;
+    if (this_thread()->groups++) return leave(refuse(err, "a group of messages within a group"));
+    return leave(GP_OK);
+}
+
+static gp_status group_end(gp_error *err) {
+    pthread_mutex_lock(&it.lock);
+    host_thread *mine = this_thread();
+    if (!mine->groups--) return leave(refuse(err, "a group of messages ends that has not begun"));
+    pthread_mutex_unlock(&it.lock);
+    return enter("group_end", err) ? leave(GP_OK) : GP_DEVICE;
+}
+
+static gp_status do_message(gp_cuda_comm *comm, int other, bool sends, void *address, size_t bytes,
+                            gp_cuda_stream *stream, gp_error *err) {
+    moment when = tick(stream, sends ? "send" : "receive");
+    work w = {.kind = sends ? OUTGOING : INCOMING, .comm = comm, .to = address, .from = address, .bytes = bytes};
+    if (comm->gone || comm->finishing || !comm->peer)
+        return refuse(err, "a line carries a message before or after its time");
+    if (!this_thread()->groups) return refuse(err, "a message stands in no group");
+    if (other == comm->rank || other != comm->peer->rank) return refuse(err, "a message goes to member %d", other);
+    if (comm->stream && comm->stream != stream) return refuse(err, "a line is used in two streams");
+    comm->stream = stream;
+    GP_RETURN_IF_FAILED(note_bytes(&when, address, bytes, !sends, err));
+    it.counts.messages++;
+    GP_RETURN_IF_FAILED(enqueue(stream, when.name, &w, err));
+    stream->unsettled = comm;
+    comm->unsettled = true;
+    comm->under_way++;
+    after_enqueueing();
+    return GP_OK;
+}
+
+static gp_status comm_send(gp_cuda_comm *comm, int to, const void *address, size_t bytes, gp_cuda_stream *stream,
+                           gp_error *err) {
+    if (!enter("comm_send", err)) return GP_DEVICE;
+    return leave(do_message(comm, to, true, (void *)(uintptr_t)address, bytes, stream, err));
+}
+
+static gp_status comm_receive(gp_cuda_comm *comm, int from, void *address, size_t bytes, gp_cuda_stream *stream,
+                              gp_error *err) {
+    if (!enter("comm_receive", err)) return GP_DEVICE;
+    return leave(do_message(comm, from, false, address, bytes, stream, err));
+}
+
+static gp_status comm_finish(gp_cuda_comm *comm, gp_error *err) {
+    if (!enter_for("comm_finish", comm->device, err)) return GP_DEVICE;
+    comm->finishing = true;
+    return leave(GP_OK);
+}
+
+static void leave_group(gp_cuda_comm *comm, bool orderly) {
+    pthread_mutex_lock(&it.lock);
+    if (comm->gone) refuse(NULL, "a line is closed twice");
+    if (orderly && (!comm->finishing || comm->under_way > 0)) refuse(NULL, "a line is closed with messages under way");
+    comm->gone = true;
+    if (comm->stream && comm->stream->unsettled == comm) comm->stream->unsettled = NULL;
+    for (letter *next; comm->letters; comm->letters = next) {
+        next = comm->letters->next;
+        free(comm->letters->bytes);
+        free(comm->letters);
+    }
+    if (!orderly) it.aborts++;
+    pthread_mutex_unlock(&it.lock);
+}
+
+static void comm_destroy(gp_cuda_comm *comm) {
+    leave_group(comm, true);
+}
+
+static void comm_abort(gp_cuda_comm *comm) {
+    leave_group(comm, false);
+}
+
+void recorder_fail_lines(void) {
+    pthread_mutex_lock(&it.lock);
+    it.comms_fail = true;
+    pthread_mutex_unlock(&it.lock);
+}
+
+int recorder_aborted_lines(void) {
+    return it.aborts;
+}
+
 static bool mark_begin(const char *name) {
     set_thread_mark(name, 1);
     return true;
@@ -621,6 +859,16 @@ static const gp_cuda_api table = {
     .mark_begin = mark_begin,
     .mark_end = mark_end,
     .capture = capture,
+    .comm_id = comm_id,
+    .comm_create = comm_create,
+    .comm_busy = comm_busy,
+    .group_begin = group_begin,
+    .group_end = group_end,
+    .comm_send = comm_send,
+    .comm_receive = comm_receive,
+    .comm_finish = comm_finish,
+    .comm_destroy = comm_destroy,
+    .comm_abort = comm_abort,
 };
 
 void recorder_begin(const recorder_options *options) {
@@ -629,6 +877,8 @@ void recorder_begin(const recorder_options *options) {
     it.counts = (recorder_counts){0};
     it.draws = 0;
     it.stream_count = it.thread_count = 0;
+    it.comm_count = it.comm_ids = it.aborts = 0;
+    it.comms_fail = false;
     it.records = 0;
     it.error[0] = 0;
     it.broken = false;
@@ -697,6 +947,8 @@ const char *recorder_end(recorder_counts *counts) {
         if (it.streams[s].open && !lost) refuse(NULL, "a stream was not destroyed");
         drop_work(&it.streams[s]);
     }
+    for (int c = 0; c < it.comm_count; c++)
+        if (!it.comms[c].gone) refuse(NULL, "a line was not closed");
     free(it.happened);
     free(it.times);
     it.happened = NULL;

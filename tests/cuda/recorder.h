@@ -5,6 +5,9 @@
  * recorded, and a stream used on another device than its own. Work is executed late and in an order of the recorder's
  * choice, so that what is read too early reads poison.
  *
+ * Threads may stand for several processes, with lines between them: with an even seed a message goes when both ends
+ * have come to it; with an odd one it may go before the receiver has. What one end knows the other does not.
+ *
  * One recorder at a time; any thread may call the table. */
 #ifndef GP_TESTS_CUDA_RECORDER_H
 #define GP_TESTS_CUDA_RECORDER_H
@@ -35,7 +38,7 @@ typedef struct recorder_options {
 } recorder_options;
 
 typedef struct recorder_counts {
-    long calls, waits, launches, plans, copies;
+    long calls, waits, launches, plans, copies, messages;
 } recorder_counts;
 
 enum { RECORDER_LABEL = 96 };
@@ -62,6 +65,9 @@ void recorder_meet(void);
 enum { RECORDER_WORDS = 4096 };
 void recorder_tell(size_t word);
 void recorder_hear(size_t word);
+/* From now on every line of the device tells that it has failed. How many were aborted so far, in this recorder. */
+void recorder_fail_lines(void);
+int recorder_aborted_lines(void);
 /* Of what the calling thread enqueues from here on. */
 void recorder_label(const char *label);
 /* Of the last run. */

@@ -16,11 +16,14 @@
 #include <stdint.h>
 
 #include "device/cuda/kernels/kernels.h"
+#include "device/device.h"
 #include "device/op.h"
 
 /* By the toolkit's names, so that cudaStream_t and cudaEvent_t are addresses of these. */
 typedef struct CUstream_st gp_cuda_stream;
 typedef struct CUevent_st gp_cuda_event;
+/* By NCCL's name: a member of a group of devices that exchange messages. */
+typedef struct ncclComm gp_cuda_comm;
 /* Formats of this kind. Weights of convolutions, [out,in/groups,kh,kw], stored as [out,kh,kw,in/groups]: what tensor
  * cores want. */
 enum { GP_CUDA_FORMAT_CHANNELS_LAST = 1 };
@@ -110,6 +113,26 @@ typedef struct gp_cuda_api {
     void (*library_close)(gp_cuda_library *library);
     gp_status (*plan_run)(gp_cuda_library *library, const gp_prepared *prepared, void *const operands[],
                           void *workspace, gp_error *err);
+
+    /* Messages between processes (NCCL); all NULL: the program was built without. comm_create begins to join the group
+     * of that id as member `rank`, on the device in use. What a call has begun goes on until comm_busy says that it is
+     * over; until then nothing else but comm_busy and comm_abort is called for it. An error of the member or of its
+     * group comes out there, at any time. */
+    gp_status (*comm_id)(char id[GP_LINE_ID], gp_error *err);
+    gp_status (*comm_create)(const char id[GP_LINE_ID], int rank, int ranks, gp_cuda_comm **out, gp_error *err);
+    gp_status (*comm_busy)(gp_cuda_comm *comm, bool *out, gp_error *err);
+    /* What stands between the two is enqueued as one, by group_end. One thread's. */
+    gp_status (*group_begin)(gp_error *err);
+    gp_status (*group_end)(gp_error *err);
+    gp_status (*comm_send)(gp_cuda_comm *comm, int to, const void *address, size_t bytes, gp_cuda_stream *stream,
+                           gp_error *err);
+    gp_status (*comm_receive)(gp_cuda_comm *comm, int from, void *address, size_t bytes, gp_cuda_stream *stream,
+                              gp_error *err);
+    /* Takes leave of the group: busy until all that was sent has arrived. comm_destroy comes afterwards; comm_abort
+     * comes at any time instead, ends what is under way, and gives all back. */
+    gp_status (*comm_finish)(gp_cuda_comm *comm, gp_error *err);
+    void (*comm_destroy)(gp_cuda_comm *comm);
+    void (*comm_abort)(gp_cuda_comm *comm);
 
     /* "CUDA 13.0, cuDNN 9.19.0"; static storage. NULL: there are none. */
     const char *(*libraries)(void);

@@ -9,35 +9,13 @@
 #include "base/memory.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/cuda_call.h"
+#include "device/cuda/cuda_device.h"
+#include "device/cuda/cuda_line.h"
 #include "device/cuda/cuda_lost.h"
-#include "device/cuda/cuda_room.h"
-#include "device/cuda/cuda_staging.h"
 #include "device/cuda/kernels/sums.h"
-
-struct gp_device {
-    int index;
-    pthread_mutex_t fetching; /* guards `fetches`, which is made when it is first needed */
-    gp_stream *fetches;
-    gp_cuda_room room;
-    uint64_t asked;  /* bit i: whether device i can be reached was asked, and made so where it can */
-    size_t reserved; /* blocks */
-    bool left;       /* work that will not end uses them: nothing is given back */
-};
 
 /* Streams that did not end, for good. */
 static _Atomic(gp_stream *) left;
-
-struct gp_stream {
-    gp_device *device;
-    gp_cuda_stream *handle;
-    gp_cuda_library *library;
-    gp_cuda_event *end; /* of what was enqueued when it was last asked */
-    int turn;
-    gp_cuda_event *turned; /* the end of the other turn; NULL: there was none */
-    gp_cuda_staging staging[2];
-    _Atomic uint32_t *noted; /* pinned */
-    gp_stream *before;       /* of those that did not end */
-};
 
 struct gp_event {
     const gp_device *device;
@@ -83,9 +61,13 @@ static gp_status cuda_open(const gp_device_spec *spec, gp_device **out, gp_error
     GP_RETURN_IF_FAILED(gp_cuda->use(spec->index, err));
     GP_RETURN_IF_FAILED(GP_NEW(&device, 1, err));
     int failure = pthread_mutex_init(&device->fetching, NULL);
+    if (!failure) {
+        failure = pthread_mutex_init(&device->lining, NULL);
+        if (failure) pthread_mutex_destroy(&device->fetching);
+    }
     if (failure) {
         free(device);
-        return gp_fail(err, GP_MEMORY, "cuda:%d: its lock cannot be made: %s", spec->index, strerror(failure));
+        return gp_fail(err, GP_MEMORY, "cuda:%d: its locks cannot be made: %s", spec->index, strerror(failure));
     }
     device->index = spec->index;
     device->room = (gp_cuda_room){.index = spec->index, .limit = spec->memory};
@@ -109,8 +91,8 @@ static void cuda_unreserve(gp_device *device, void *block) {
 
 /* ---- streams ----------------------------------------------------------------------------------------------------- */
 
-/* Polls, so that a run that is cancelled is left at once. */
-static gp_status wait_for(gp_cuda_event *event, const gp_cancel *cancel, gp_error *err) {
+/* Polls, so that a run that is cancelled, or whose messages fail, is left at once. */
+static gp_status wait_for(const gp_device *device, gp_cuda_event *event, const gp_cancel *cancel, gp_error *err) {
     enum { SPINS = 2000 };
     const struct timespec pause = {.tv_nsec = 20000};
     for (long turn = 0;; turn++) {
@@ -118,7 +100,9 @@ static gp_status wait_for(gp_cuda_event *event, const gp_cancel *cancel, gp_erro
         GP_RETURN_IF_FAILED(gp_cuda->event_done(event, &done, err));
         if (done) return GP_OK;
         if (cancel && gp_cancelled(cancel)) return gp_fail(err, GP_CANCELLED, "cancelled");
-        if (turn >= SPINS) nanosleep(&pause, NULL);
+        if (turn < SPINS) continue;
+        GP_RETURN_IF_FAILED(gp_cuda_lines_check(device, err));
+        nanosleep(&pause, NULL);
     }
 }
 
@@ -177,12 +161,12 @@ static gp_status cuda_stream_create(gp_device *device, bool copies, gp_stream **
 
 static gp_status cuda_event_finish(const gp_event *event, const gp_cancel *cancel, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_cuda->use(event->device->index, err));
-    return wait_for(event->handle, cancel, err);
+    return wait_for(event->device, event->handle, cancel, err);
 }
 
 static gp_status finish_both(gp_stream *stream, const gp_cancel *cancel, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_cuda->event_record(stream->end, stream->handle, err));
-    GP_RETURN_IF_FAILED(wait_for(stream->end, cancel, err));
+    GP_RETURN_IF_FAILED(wait_for(stream->device, stream->end, cancel, err));
     for (int turn = 0; turn < 2; turn++) gp_cuda_staging_deliver(&stream->staging[turn]);
     return GP_OK;
 }
@@ -201,7 +185,7 @@ static gp_status cuda_stream_turn(gp_stream *stream, gp_error *err) {
 }
 
 static gp_status cuda_turn_finish(gp_stream *stream, const gp_cancel *cancel, gp_error *err) {
-    GP_RETURN_IF_FAILED(wait_for(stream->turned, cancel, err));
+    GP_RETURN_IF_FAILED(wait_for(stream->device, stream->turned, cancel, err));
     gp_cuda_staging_deliver(&stream->staging[1 - stream->turn]);
     return GP_OK;
 }
@@ -220,9 +204,10 @@ static uint32_t cuda_stream_noted(const gp_stream *stream) {
 
 static void cuda_close(gp_device *device) {
     if (!device) return;
-    assert(device->reserved == 0);
+    assert(device->reserved == 0 && !device->lines);
     cuda_stream_destroy(device->fetches);
     pthread_mutex_destroy(&device->fetching);
+    pthread_mutex_destroy(&device->lining);
     free(device);
 }
 
@@ -411,4 +396,10 @@ const gp_device_kind gp_cuda_kind = {
     .mark_begin = cuda_mark_begin,
     .mark_end = cuda_mark_end,
     .capture = cuda_capture,
+    .has_lines = gp_cuda_has_lines,
+    .line_id = gp_cuda_line_id,
+    .line_open = gp_cuda_line_open,
+    .line_carry = gp_cuda_line_carry,
+    .line_abort = gp_cuda_line_abort,
+    .line_close = gp_cuda_line_close,
 };

@@ -8,6 +8,9 @@
 
 gp_cudnn_calls gp_cudnn;
 gp_cublaslt_calls gp_cublaslt;
+#ifdef GP_NCCL
+gp_nccl_calls gp_nccl;
+#endif
 
 /* A function of a library, and the member that is to point to it. */
 typedef struct wanted {
@@ -19,6 +22,11 @@ typedef struct wanted {
 #define GP_WANT_CUBLASLT(name) {#name, &gp_cublaslt.name},
 static const wanted cudnn_wanted[] = {GP_CUDNN_CALLS(GP_WANT_CUDNN)};
 static const wanted cublaslt_wanted[] = {GP_CUBLASLT_CALLS(GP_WANT_CUBLASLT)};
+#ifdef GP_NCCL
+#define GP_WANT_NCCL(name) {#name, &gp_nccl.name},
+static const wanted nccl_wanted[] = {GP_NCCL_CALLS(GP_WANT_NCCL)};
+#undef GP_WANT_NCCL
+#endif
 #undef GP_WANT_CUDNN
 #undef GP_WANT_CUBLASLT
 
@@ -64,6 +72,13 @@ gp_status gp_cublaslt_open(gp_error *err) {
     return open_once(&cublaslt_is_open, "libcublasLt.so.13", cublaslt_wanted,
                      sizeof cublaslt_wanted / sizeof cublaslt_wanted[0], err);
 }
+
+#ifdef GP_NCCL
+gp_status gp_nccl_open(gp_error *err) {
+    static atomic_bool is_open;
+    return open_once(&is_open, "libnccl.so.2", nccl_wanted, sizeof nccl_wanted / sizeof nccl_wanted[0], err);
+}
+#endif
 
 gp_status gp_cudnn_check(cudnnStatus_t code, const char *call, gp_error *err) {
     if (code == CUDNN_STATUS_SUCCESS) return GP_OK;

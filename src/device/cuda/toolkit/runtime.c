@@ -272,4 +272,16 @@ const gp_cuda_api gp_cuda_toolkit = {
     .mark_begin = mark_begin,
     .mark_end = mark_end,
     .capture = capture,
+#ifdef GP_NCCL
+    .comm_id = gp_cuda_comm_id,
+    .comm_create = gp_cuda_comm_create,
+    .comm_busy = gp_cuda_comm_busy,
+    .group_begin = gp_cuda_group_begin,
+    .group_end = gp_cuda_group_end,
+    .comm_send = gp_cuda_comm_send,
+    .comm_receive = gp_cuda_comm_receive,
+    .comm_finish = gp_cuda_comm_finish,
+    .comm_destroy = gp_cuda_comm_destroy,
+    .comm_abort = gp_cuda_comm_abort,
+#endif
 };

@@ -1,0 +1,270 @@
+#include "plan/lines.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "schedule/access.h"
+
+/* The messages from one worker to another, of all mini-batches, in the order of a program. */
+typedef struct message {
+    int flow, mini;
+    uint16_t micro;
+} message;
+
+typedef struct messages {
+    message *items;
+    size_t count, capacity;
+} messages;
+
+static const gp_device_spec *device_of(const gp_plan *plan, int stage) {
+    return &plan->devices[plan->stage[stage].worker];
+}
+
+bool gp_plan_has_line(const gp_plan *plan, int from, int to) {
+    bool apart = plan->process[plan->stage[from].worker] != plan->process[plan->stage[to].worker];
+    return apart && !device_of(plan, from)->kind->on_host && !device_of(plan, to)->kind->on_host;
+}
+
+uint32_t gp_lines_numbers(const gp_plan *plan) {
+    size_t numbers = plan->stages->edge_count;
+    bool possible = false;
+    for (int w = 0; w < plan->workers; w++) possible = possible || !plan->devices[w].kind->on_host;
+    if (plan->processes == 1 || !possible) return 0;
+    for (size_t c = 0; c < plan->stages->collective_count; c++)
+        numbers += plan->stages->collectives[c].contributors.count * plan->stages->collectives[c].collectors.count;
+    return numbers < UINT32_MAX / 4 ? (uint32_t)numbers : UINT32_MAX / 4;
+}
+
+/* ---- flows ------------------------------------------------------------------------------------------------------- */
+
+static bool concerns(const gp_plan *plan, int from, int to) {
+    return gp_plan_has_line(plan, from, to) && (!gp_plan_stage_is_far(plan, from) || !gp_plan_stage_is_far(plan, to));
+}
+
+static int worker_of(const gp_plan *plan, int stage) {
+    return plan->stage[stage].worker;
+}
+
+static gp_status add_flow(gp_lines *its, int from, int to, gp_queue queue, gp_error *err) {
+    GP_RETURN_IF_FAILED(GP_GROW(&its->flows, &its->flow_capacity, its->flow_count + 1, err));
+    its->flows[its->flow_count++] = (gp_flow){.from = from, .to = to, .queue = queue, .line = -1};
+    return GP_OK;
+}
+
+/* The messages that an instruction of a worker sends, or receives, of flows between these two workers. */
+static gp_status add_messages(const gp_plan *plan, const gp_lines *its, const gp_instr *instr, bool sends, int mini,
+                              const gp_line_plan *ends, messages *out, gp_error *err) {
+    bool joint = instr->op == (sends ? GP_INSTR_POST : GP_INSTR_COLLECT);
+    if (!joint && instr->op != (sends ? GP_INSTR_SEND : GP_INSTR_RECV)) return GP_OK;
+    int first = joint ? its->first[instr->collective] : its->of_edge[instr->edge];
+    int end = joint ? its->first[instr->collective + 1] : first + 1;
+    for (int f = first; f >= 0 && f < end; f++) {
+        const gp_flow *flow = &its->flows[f];
+        if (instr->stage != (sends ? flow->from : flow->to)) continue;
+        if (worker_of(plan, flow->from) != ends->from || worker_of(plan, flow->to) != ends->to) continue;
+        GP_RETURN_IF_FAILED(GP_GROW(&out->items, &out->capacity, out->count + 1, err));
+        out->items[out->count++] = (message){f, mini, instr->micro};
+    }
+    return GP_OK;
+}
+
+static gp_status list_messages(const gp_plan *plan, const gp_lines *its, bool sends, const gp_line_plan *ends,
+                               messages *out, gp_error *err) {
+    for (int m = 0; m < plan->mini_count; m++) {
+        const gp_program *program = &plan->minis[m].programs->worker[sends ? ends->from : ends->to];
+        for (size_t pc = 0; pc < program->count; pc++)
+            GP_RETURN_IF_FAILED(add_messages(plan, its, &program->instrs[pc], sends, m, ends, out, err));
+    }
+    return GP_OK;
+}
+
+/* ---- lines ------------------------------------------------------------------------------------------------------- */
+
+/* Messages of this flow, or of the line. */
+static size_t skip_others(const gp_lines *its, const messages *list, size_t at, int line, int flow) {
+    while (at < list->count && list->items[at].flow != flow && its->flows[list->items[at].flow].line != line) at++;
+    return at;
+}
+
+/* Whether both programs have the messages of the line and of the flow in one order. */
+static bool go_together(const gp_lines *its, const messages *sent, const messages *received, int line, int flow) {
+    size_t s = 0, r = 0;
+    for (;; s++, r++) {
+        s = skip_others(its, sent, s, line, flow);
+        r = skip_others(its, received, r, line, flow);
+        if (s == sent->count || r == received->count) return s == sent->count && r == received->count;
+        const message *a = &sent->items[s], *b = &received->items[r];
+        if (a->flow != b->flow || a->mini != b->mini || a->micro != b->micro) return false;
+    }
+}
+
+enum { NO_LINE = -2 }; /* no flow has it */
+
+static gp_status choose_line(gp_lines *its, const gp_line_plan *ends, const messages *sent, const messages *received,
+                             int flow, gp_error *err) {
+    if (!go_together(its, sent, received, NO_LINE, flow))
+        return gp_fail(err, GP_UNSUPPORTED,
+                       "stage %d receives micro-batches from stage %d, which is on a GPU of another process, in "
+                       "another order than they are sent: let the programs have one order, or use one process",
+                       its->flows[flow].to, its->flows[flow].from);
+    for (int l = 0; l < its->line_count; l++) {
+        if (its->lines[l].from != ends->from || its->lines[l].to != ends->to) continue;
+        if (its->lines[l].queue != ends->queue) continue;
+        if (!go_together(its, sent, received, l, flow)) continue;
+        its->flows[flow].line = l;
+        return GP_OK;
+    }
+    GP_RETURN_IF_FAILED(GP_GROW(&its->lines, &its->line_capacity, its->line_count + 1, err));
+    its->flows[flow].line = its->line_count;
+    its->lines[its->line_count++] = *ends;
+    return GP_OK;
+}
+
+/* `numbers`: of all flows. Flows of the same two workers, beginning with the first of them. */
+static gp_status divide_pair(const gp_plan *plan, gp_lines *its, const uint32_t *numbers, int first, gp_error *err) {
+    gp_line_plan ends = {.from = worker_of(plan, its->flows[first].from), .to = worker_of(plan, its->flows[first].to)};
+    messages sent = {0}, received = {0};
+    gp_status status = list_messages(plan, its, true, &ends, &sent, err);
+    if (status == GP_OK) status = list_messages(plan, its, false, &ends, &received, err);
+    for (int f = first; f < its->flow_count && status == GP_OK; f++) {
+        const gp_flow *flow = &its->flows[f];
+        if (worker_of(plan, flow->from) != ends.from || worker_of(plan, flow->to) != ends.to) continue;
+        ends.number = numbers[f];
+        ends.queue = flow->queue;
+        status = choose_line(its, &ends, &sent, &received, f, err);
+    }
+    free(sent.items);
+    free(received.items);
+    return status;
+}
+
+static int by_number(const void *a, const void *b) {
+    const gp_line_plan *x = a, *y = b;
+    return (x->number > y->number) - (x->number < y->number);
+}
+
+/* Lines were made pair after pair. */
+static gp_status sort_lines(gp_lines *its, gp_error *err) {
+    gp_line_plan *before = NULL;
+    size_t count = (size_t)its->line_count;
+    if (count == 0) return GP_OK;
+    GP_RETURN_IF_FAILED(GP_NEW(&before, count, err));
+    memcpy(before, its->lines, count * sizeof *before);
+    qsort(its->lines, count, sizeof *its->lines, by_number);
+    for (int f = 0; f < its->flow_count; f++) {
+        const gp_line_plan *found =
+            bsearch(&before[its->flows[f].line], its->lines, count, sizeof *its->lines, by_number);
+        its->flows[f].line = (int)(found - its->lines);
+    }
+    free(before);
+    return GP_OK;
+}
+
+/* Each sending line has a queue that may wait; receives wait in the three queues of their worker. */
+static int count_ends(const gp_lines *its, int worker) {
+    enum { RECEIVING = 3 };
+    int sending = 0, receiving = 0;
+    for (int l = 0; l < its->line_count; l++) {
+        sending += its->lines[l].from == worker;
+        receiving += its->lines[l].to == worker;
+    }
+    return sending + (receiving < RECEIVING ? receiving : RECEIVING);
+}
+
+static gp_status check_worker(const gp_plan *plan, const gp_lines *its, int worker, gp_error *err) {
+    const gp_device_spec *device = &plan->devices[worker];
+    int ends = count_ends(its, worker);
+    if (ends > GP_LINE_ENDS)
+        return gp_fail(err, GP_UNSUPPORTED,
+                       "worker %d: %s:%d would exchange messages with other processes in %d places at the same time, "
+                       "but %d are possible; connect it with fewer stages and replicas of other processes",
+                       worker, device->kind->name, device->index, ends, GP_LINE_ENDS);
+    for (int w = 0; w < plan->workers && ends > 0; w++)
+        if (w != worker && !gp_plan_worker_is_far(plan, w) && plan->devices[w].kind == device->kind &&
+            plan->devices[w].index == device->index)
+            return gp_fail(err, GP_UNSUPPORTED,
+                           "workers %d and %d share %s:%d, and exchange messages with other processes: give each of "
+                           "them a GPU of its own",
+                           worker < w ? worker : w, worker < w ? w : worker, device->kind->name, device->index);
+    return GP_OK;
+}
+
+static gp_status check_workers(const gp_plan *plan, const gp_lines *its, gp_error *err) {
+    for (int w = 0; w < plan->workers; w++)
+        if (!gp_plan_worker_is_far(plan, w)) GP_RETURN_IF_FAILED(check_worker(plan, its, w, err));
+    return GP_OK;
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
+
+typedef struct numbering {
+    uint32_t *items; /* [flow] */
+    size_t capacity;
+} numbering;
+
+static gp_status number_flow(const gp_plan *plan, gp_lines *its, int from, int to, gp_queue queue, uint32_t number,
+                             numbering *numbers, gp_error *err) {
+    if (!concerns(plan, from, to)) return GP_OK;
+    GP_RETURN_IF_FAILED(GP_GROW(&numbers->items, &numbers->capacity, its->flow_count + 1, err));
+    numbers->items[its->flow_count] = number;
+    return add_flow(its, from, to, queue, err);
+}
+
+static gp_status find_flows(const gp_plan *plan, gp_lines *its, numbering *numbers, gp_error *err) {
+    const gp_stages *stages = plan->stages;
+    uint32_t number = 0;
+    GP_RETURN_IF_FAILED(GP_NEW(&its->of_edge, stages->edge_count, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&its->first, stages->collective_count + 1, err));
+    for (size_t e = 0; e < stages->edge_count; e++) {
+        int before = its->flow_count;
+        const gp_edge *edge = &stages->edges[e];
+        const gp_instr receive = {.op = GP_INSTR_RECV, .stage = (uint16_t)edge->to, .edge = (uint32_t)e};
+        GP_RETURN_IF_FAILED(
+            number_flow(plan, its, edge->from, edge->to, gp_instr_queue(stages, &receive), number++, numbers, err));
+        its->of_edge[e] = its->flow_count > before ? before : -1;
+    }
+    for (size_t c = 0; c < stages->collective_count; c++) {
+        const gp_collective *all = &stages->collectives[c];
+        its->first[c] = its->flow_count;
+        for (size_t i = 0; i < all->contributors.count * all->collectors.count; i++)
+            GP_RETURN_IF_FAILED(number_flow(plan, its, all->contributors.items[i / all->collectors.count],
+                                            all->collectors.items[i % all->collectors.count], GP_QUEUE_COMPUTE,
+                                            number++, numbers, err));
+    }
+    its->first[stages->collective_count] = its->flow_count;
+    return GP_OK;
+}
+
+static gp_status find_lines(const gp_plan *plan, gp_lines *its, gp_error *err) {
+    numbering numbers = {0};
+    gp_status status = find_flows(plan, its, &numbers, err);
+    for (int f = 0; f < its->flow_count && status == GP_OK; f++)
+        if (its->flows[f].line < 0) status = divide_pair(plan, its, numbers.items, f, err);
+    free(numbers.items);
+    if (status == GP_OK) status = sort_lines(its, err);
+    return status == GP_OK ? check_workers(plan, its, err) : status;
+}
+
+gp_status gp_lines_create(const gp_plan *plan, gp_lines **out, gp_error *err) {
+    gp_lines *its = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&its, 1, err));
+    gp_status status = find_lines(plan, its, err);
+    if (status != GP_OK) {
+        gp_lines_destroy(&its);
+        return status;
+    }
+    *out = its;
+    return GP_OK;
+}
+
+void gp_lines_destroy(gp_lines **lines) {
+    gp_lines *it = *lines;
+    if (!it) return;
+    free(it->of_edge);
+    free(it->first);
+    free(it->flows);
+    free(it->lines);
+    free(it);
+    *lines = NULL;
+}

@@ -1,0 +1,61 @@
+/* Lines: what carries messages between workers on GPUs of different processes.
+ *
+ * A *flow* is what one edge carries, or what one contributor of a collective gives one collector. A line carries flows
+ * from one worker to another, in the order in which the sender's program sends them; so the receiver's program must
+ * receive them in that order too. Flows between the same workers share a line if they are received in the same queue,
+ * and both programs have all their messages in one order, in every mini-batch.
+ *
+ * Why no order of launches can deadlock. A receive stands in the queue in which a worker would pull from a worker of
+ * its own process; a send stands in a queue of its line. So a send waits for nothing but the sends before it on its
+ * line, and for the computation whose result it sends. Take a moment at which nothing moves any more. Order all
+ * instructions as a serial execution that the validator finds: there each instruction comes after all that it waits
+ * for. Let M be the message whose receive is the first in this order that has not arrived.
+ * - Its receive is the first in its queue: all that this waits for comes earlier in the order, so it has arrived.
+ * - Its send is the first in its queue: the receiver's program receives the messages before it on the line earlier (one
+ *   order), so they have arrived. The computation comes before the receive in the order, and so it is over.
+ * So both ends of M run, and M arrives. A call of the driver may make a thread of the host wait for all that its worker
+ * has enqueued. That changes nothing, since this comes before what the thread has not enqueued yet. It would not hold
+ * for a GPU with several workers, so that is refused. Lines are opened and closed by their numbers, one after another
+ * in each process, and all processes agree in the numbers: so both ends of the lowest one are always at it.
+ *
+ * This takes that all messages that wait can be on a GPU at the same time (GP_LINE_ENDS), and that no queue holds up
+ * another one of the same worker (CUDA_DEVICE_MAX_CONNECTIONS, docs/gpu.md).
+ *
+ * Derived from a plan, pure; read-only after it is made, any thread. */
+#ifndef GP_PLAN_LINES_H
+#define GP_PLAN_LINES_H
+
+#include "plan/plan.h"
+
+typedef struct gp_flow {
+    int from, to;   /* stages */
+    gp_queue queue; /* of the receiver's worker */
+    int line;
+} gp_flow;
+
+typedef struct gp_line_plan {
+    int from, to;    /* workers */
+    gp_queue queue;  /* in which the receiver receives all its messages */
+    uint32_t number; /* of its first flow, among those of all processes */
+} gp_line_plan;
+
+typedef struct gp_lines {
+    int *of_edge; /* [edge] its flow; −1: no line carries it, or none of this process */
+    int *first;   /* [collective], one more at the end: flows first[c] … first[c+1]−1 are of collective c */
+    gp_flow *flows;
+    gp_line_plan *lines; /* rising numbers */
+    int flow_count, line_count;
+    size_t flow_capacity, line_capacity;
+} gp_lines;
+
+/* Of the workers of this process. GP_UNSUPPORTED: programs of a file that receive on an edge in another order than they
+ * send; a GPU with too many lines, or with several workers. */
+GP_MUST_USE gp_status gp_lines_create(const gp_plan *plan, gp_lines **out, gp_error *err);
+void gp_lines_destroy(gp_lines **lines);
+
+/* Numbers of flows are below it; 0: no lines are possible. */
+uint32_t gp_lines_numbers(const gp_plan *plan);
+/* Whether a line carries what goes from one stage to another: they are on GPUs of different processes. */
+bool gp_plan_has_line(const gp_plan *plan, int from, int to);
+
+#endif
