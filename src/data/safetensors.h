@@ -23,6 +23,10 @@ enum {
 /* What a file with a checksum begins with, behind the header's length; the digits follow. */
 #define GP_SAFETENSORS_SUMMED "{\"__metadata__\":{\"xxh3-128\":\""
 
+/* The index of a folder of such files, and the checksum's name in metadata. */
+#define GP_SAFETENSORS_INDEX "model.safetensors.index.json"
+#define GP_SAFETENSORS_SUM   "xxh3-128"
+
 typedef struct gp_safetensor {
     const char *name; /* borrowed from the file */
     gp_dtype dtype;
@@ -34,7 +38,8 @@ typedef struct gp_safetensor {
 } gp_safetensor;
 
 typedef struct gp_safetensors gp_safetensors;
-/* GP_DATA where the file is missing or broken; GP_IO where the system does not open or read it. */
+/* A file, or a folder of files with an index: all that follows sees one file with the tensors of all, and the metadata
+ * of the first. GP_DATA where the file is missing or broken; GP_IO where the system does not open or read it. */
 GP_MUST_USE gp_status gp_safetensors_open(const char *path, gp_safetensors **out, gp_error *err);
 void gp_safetensors_close(gp_safetensors **file);
 const char *gp_safetensors_path(const gp_safetensors *file); /* as it was opened; borrowed */
@@ -44,7 +49,7 @@ size_t gp_safetensors_count(const gp_safetensors *file);
 /* In the order of the data. */
 const gp_safetensor *gp_safetensors_at(const gp_safetensors *file, size_t index);
 const gp_safetensor *gp_safetensors_find(const gp_safetensors *file, const char *name); /* NULL where there is none */
-/* Where a tensor's data begin, in bytes from the beginning of the file. */
+/* Where a tensor's data begin, in bytes from the beginning of its file. */
 uint64_t gp_safetensors_offset(const gp_safetensors *file, const gp_safetensor *tensor);
 /* Bytes [from, from+bytes) of a tensor's data into `to`. */
 GP_MUST_USE gp_status gp_safetensors_read(const gp_safetensors *file, const gp_safetensor *tensor, uint64_t from,

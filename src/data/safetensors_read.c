@@ -3,15 +3,14 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "data/file.h"
 #include "data/json_members.h"
+#include "data/safetensors_internal.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors holds little-endian numbers, read as they are");
 
@@ -20,16 +19,6 @@ enum {
     MAX_NAME = 1 << 20,      /* bytes, as they stand in the header */
     MAX_ENTRY = 64 << 10,    /* of one tensor */
     MAX_METADATA = 16 << 10, /* entries */
-};
-
-struct gp_safetensors {
-    gp_data_file file;
-    json_t *metadata;   /* NULL: none */
-    const char *header; /* while the file is opened */
-    uint64_t header_bytes;
-    gp_safetensor *tensors;        /* in the order of the data; their names are owned */
-    const gp_safetensor **by_name; /* sorted */
-    size_t count, capacity;
 };
 
 /* Every dtype of the format, with its bits: sizes are checked for those too that the program does not compute with. */
@@ -319,29 +308,39 @@ static gp_status read_header_member(gp_safetensors *file, gp_json_slice name, gp
     return read_metadata(file, value, err);
 }
 
-static gp_status order_tensors(gp_safetensors *file, gp_error *err) {
+gp_status gp_safetensors_sort_names(gp_safetensors *file, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_NEW(&file->by_name, file->count, err));
-    if (file->count == 0) return check_tiling(file, err);
-    qsort(file->tensors, file->count, sizeof *file->tensors, compare_places);
+    if (file->count == 0) return GP_OK;
     for (size_t i = 0; i < file->count; i++) file->by_name[i] = &file->tensors[i];
     qsort(file->by_name, file->count, sizeof *file->by_name, compare_names);
     for (size_t i = 1; i < file->count; i++)
         if (strcmp(file->by_name[i - 1]->name, file->by_name[i]->name) == 0)
             return FAIL_TENSOR(file, err, file->by_name[i], "there are two of that name");
+    return GP_OK;
+}
+
+static gp_status order_tensors(gp_safetensors *file, gp_error *err) {
+    if (file->count > 0) qsort(file->tensors, file->count, sizeof *file->tensors, compare_places);
+    GP_RETURN_IF_FAILED(gp_safetensors_sort_names(file, err));
     return check_tiling(file, err);
 }
 
-gp_status gp_safetensors_open(const char *path, gp_safetensors **out, gp_error *err) {
-    gp_safetensors *file = NULL;
+static gp_status open_file(const char *path, gp_safetensors *file, gp_error *err) {
     char *header = NULL;
-    GP_RETURN_IF_FAILED(GP_NEW(&file, 1, err));
-    file->file.fd = -1;
     gp_status status = gp_data_file_open(path, &file->file, err);
     if (status == GP_OK) status = read_header(file, &header, err);
     if (status == GP_OK)
         status = read_members(file, (gp_json_slice){header, (size_t)file->header_bytes}, read_header_member, err);
     free(header);
-    if (status == GP_OK) status = order_tensors(file, err);
+    return status == GP_OK ? order_tensors(file, err) : status;
+}
+
+gp_status gp_safetensors_open(const char *path, gp_safetensors **out, gp_error *err) {
+    gp_safetensors *file = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&file, 1, err));
+    file->file.fd = -1;
+    gp_status status =
+        gp_safetensors_is_folder(path) ? gp_safetensors_open_folder(path, file, err) : open_file(path, file, err);
     if (status != GP_OK) {
         gp_safetensors_close(&file);
         return status;
@@ -357,6 +356,10 @@ void gp_safetensors_close(gp_safetensors **file) {
     for (size_t i = 0; i < (*file)->count; i++) free((char *)(uintptr_t)(*file)->tensors[i].name);
     free((*file)->tensors);
     free((*file)->by_name);
+    for (size_t p = 0; p < (*file)->part_count; p++) gp_safetensors_close(&(*file)->parts[p]);
+    free((*file)->parts);
+    free((*file)->part_of);
+    json_decref((*file)->index);
     free(*file);
     *file = NULL;
 }
@@ -367,7 +370,9 @@ const char *gp_safetensors_path(const gp_safetensors *file) {
 
 /* The header is not kept, but what is has no more bytes of text. */
 size_t gp_safetensors_held(const gp_safetensors *file) {
-    return file->capacity * sizeof *file->tensors + file->count * sizeof(void *) + (size_t)file->header_bytes;
+    size_t bytes = file->capacity * sizeof *file->tensors + file->count * sizeof(void *) + (size_t)file->header_bytes;
+    for (size_t p = 0; p < file->part_count; p++) bytes = gp_size_plus(bytes, gp_safetensors_held(file->parts[p]));
+    return bytes;
 }
 
 size_t gp_safetensors_count(const gp_safetensors *file) {
@@ -385,7 +390,13 @@ const gp_safetensor *gp_safetensors_find(const gp_safetensors *file, const char 
     return found ? *found : NULL;
 }
 
+/* The file that has the tensor. */
+static const gp_safetensors *part_with(const gp_safetensors *file, const gp_safetensor *tensor) {
+    return file->parts ? file->parts[file->part_of[tensor - file->tensors]] : file;
+}
+
 uint64_t gp_safetensors_offset(const gp_safetensors *file, const gp_safetensor *tensor) {
+    file = part_with(file, tensor);
     return LENGTH_BYTES + file->header_bytes + tensor->begin;
 }
 
@@ -396,11 +407,12 @@ gp_status gp_safetensors_read(const gp_safetensors *file, const gp_safetensor *t
         return FAIL_TENSOR(file, err, tensor, "%zu bytes from %" PRIu64 " on lie outside of its %" PRIu64, bytes, from,
                            size);
     }
-    return gp_data_file_read(&file->file, gp_safetensors_offset(file, tensor) + from, bytes, to, err);
+    return gp_data_file_read(&part_with(file, tensor)->file, gp_safetensors_offset(file, tensor) + from, bytes, to,
+                             err);
 }
 
 const char *gp_safetensors_metadata(const gp_safetensors *file, const char *key) {
-    return json_string_value(json_object_get(file->metadata, key));
+    return json_string_value(json_object_get(file->parts ? file->parts[0]->metadata : file->metadata, key));
 }
 
 /* The sum of the file with zeros in the checksum's place, as the digits that should stand there. */
@@ -424,6 +436,7 @@ static gp_status sum_file(const gp_safetensors *file, char *buffer, size_t size,
 gp_status gp_safetensors_check_sum(gp_safetensors *file, gp_error *err) {
     enum { CHUNK = 1 << 20, START = sizeof GP_SAFETENSORS_SUMMED - 1 + GP_CHECKSUM_DIGITS };
     char start[START], digits[GP_CHECKSUM_DIGITS], *buffer = NULL;
+    if (file->parts) return gp_safetensors_check_sums(file, err);
     if (file->header_bytes >= START)
         GP_RETURN_IF_FAILED(gp_data_file_read(&file->file, LENGTH_BYTES, START, start, err));
     if (file->header_bytes < START || memcmp(start, GP_SAFETENSORS_SUMMED, sizeof GP_SAFETENSORS_SUMMED - 1) != 0)

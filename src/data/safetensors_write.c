@@ -56,7 +56,7 @@ static gp_status add_metadata(const char *path, json_t *header, const char *cons
     _Static_assert(sizeof zeros - 1 == GP_CHECKSUM_DIGITS, "as long as the checksum");
     json_t *pairs = json_object();
     if (json_object_set_new(header, "__metadata__", pairs) != 0) return no_memory(path, err);
-    if (summed && json_object_set_new(pairs, "xxh3-128", json_string(zeros)) != 0) return no_memory(path, err);
+    if (summed && json_object_set_new(pairs, GP_SAFETENSORS_SUM, json_string(zeros)) != 0) return no_memory(path, err);
     for (size_t i = 0; metadata[i]; i += 2) {
         if (json_object_set_new(pairs, metadata[i], json_string(metadata[i + 1])) == 0) continue;
         if (is_utf8(metadata[i]) && is_utf8(metadata[i + 1])) return no_memory(path, err);

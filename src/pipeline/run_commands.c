@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "pipeline/follow.h"
 #include "pipeline/run_internal.h"
 #include "pipeline/team.h"
 
@@ -15,7 +16,7 @@ static gp_status check_rest(gp_run *run, gp_error *err) {
 
 static gp_status copy_blocks(gp_run *run, bool in, const gp_block *blocks, size_t count, gp_error *err) {
     GP_RETURN_IF_FAILED(check_rest(run, err));
-    return gp_team_copy(run, in, blocks, count, err);
+    return gp_team_copy(run, in, blocks, count, 0, err);
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
@@ -168,6 +169,20 @@ static gp_status list_blocks(const gp_run *run, bool in, const gp_tensor_copy *c
     *out = blocks;
     *block_count = used;
     return GP_OK;
+}
+
+int gp_run_home(const gp_plan *plan, int param) {
+    return plan->process[plan->stage[stage_of_param(plan, param)].worker];
+}
+
+gp_status gp_run_gather(gp_run *run, const gp_tensor_copy *copies, int count, int home, gp_error *err) {
+    gp_block *blocks = NULL;
+    size_t used = 0;
+    GP_RETURN_IF_FAILED(check_rest(run, err));
+    GP_RETURN_IF_FAILED(list_blocks(run, false, copies, count, &blocks, &used, err));
+    gp_status status = gp_team_copy(run, false, blocks, used, home, err);
+    free(blocks);
+    return status;
 }
 
 static gp_status copy_params(gp_run *run, bool in, const gp_tensor_copy *copies, int count, gp_error *err) {

@@ -9,7 +9,7 @@
 #include "pipeline/follow.h"
 #include "plan/layer_ticks.h"
 
-enum { TAG_CALL, TAG_LIST, TAG_BLOCK, TAG_REPORT, TAG_FINDING, TAG_SPANS, TAG_TICKS, TAG_CLOCK, TAGS };
+enum { TAG_CALL, TAG_LIST, TAG_BLOCK, TAG_REPORT, TAG_FINDING, TAG_SPANS, TAG_TICKS, TAG_CLOCK, TAG_ANSWER, TAGS };
 enum { RECORDS = 1, TICKS = 2, ALIGNS = 4 }; /* flags of a call */
 enum { ALIGN_ROUNDS = 8 };
 
@@ -182,10 +182,11 @@ gp_status gp_team_call(gp_run *run, gp_call_kind kind, int mini, const gp_step_i
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
-/* Each moves a block between process 0 and the process of its worker. */
-static void move_block(gp_run *run, bool in, const gp_block *block, gp_parcel *parcel) {
-    int other = run->plan->rank == 0 ? run->plan->process[block->worker] : 0;
-    bool receives = in == (run->plan->rank != 0);
+/* Moves a block between process `home` and the process of its worker. */
+static void move_block(gp_run *run, bool in, const gp_block *block, int home, gp_parcel *parcel) {
+    bool at_home = run->plan->rank == home;
+    int other = at_home ? run->plan->process[block->worker] : home;
+    bool receives = in != at_home;
     if (receives)
         gp_wire_receive(run->wire, parcel, 1, other, tag(run, TAG_BLOCK), block->host, block->bytes);
     else
@@ -202,7 +203,7 @@ static gp_status wait_for_blocks(gp_run *run, gp_parcel *parcels, size_t count, 
     return GP_OK;
 }
 
-/* A process that follows has its own blocks only, each with memory of its own. */
+/* Another process than `home` has its own blocks only, each with memory of its own. */
 static gp_status make_own(gp_run *run, const gp_block *blocks, size_t count, gp_block *own, size_t *used, char **memory,
                           gp_error *err) {
     size_t bytes = 0;
@@ -224,24 +225,29 @@ static gp_status copy_own(gp_run *run, bool in, const gp_block *blocks, size_t c
     return gp_run_post(run, &command, err);
 }
 
-static gp_status copy_as_first(gp_run *run, bool in, const gp_block *blocks, size_t count, gp_parcel *parcels,
-                               gp_error *err) {
+static gp_status copy_at_home(gp_run *run, bool in, const gp_block *blocks, size_t count, gp_parcel *parcels,
+                              gp_error *err) {
     size_t under_way = 0;
     for (size_t i = 0; i < count; i++)
-        if (gp_run_is_far(run, blocks[i].worker)) move_block(run, in, &blocks[i], &parcels[under_way++]);
+        if (gp_run_is_far(run, blocks[i].worker))
+            move_block(run, in, &blocks[i], run->plan->rank, &parcels[under_way++]);
     gp_status status = copy_own(run, in, blocks, count, err);
     if (status != GP_OK) run->wire->kind->halt(run->wire);
     return status == GP_OK ? wait_for_blocks(run, parcels, under_way, err) : status;
 }
 
-static gp_status copy_as_other(gp_run *run, bool in, const gp_block *blocks, size_t count, gp_block *own,
-                               gp_parcel *parcels, gp_error *err) {
+static gp_status copy_away(gp_run *run, bool in, const gp_block *blocks, size_t count, int home, gp_block *own,
+                           gp_parcel *parcels, gp_error *err) {
     char *memory = NULL;
     size_t used = 0;
     GP_RETURN_IF_FAILED(make_own(run, blocks, count, own, &used, &memory, err));
+    if (used == 0) {
+        free(memory);
+        return GP_OK;
+    }
     gp_status status = in ? GP_OK : copy_own(run, false, own, used, err);
     if (status == GP_OK) {
-        for (size_t i = 0; i < used; i++) move_block(run, in, &own[i], &parcels[i]);
+        for (size_t i = 0; i < used; i++) move_block(run, in, &own[i], home, &parcels[i]);
         status = wait_for_blocks(run, parcels, used, err);
     }
     if (status == GP_OK && in) status = copy_own(run, true, own, used, err);
@@ -249,7 +255,7 @@ static gp_status copy_as_other(gp_run *run, bool in, const gp_block *blocks, siz
     return status;
 }
 
-gp_status gp_team_copy(gp_run *run, bool in, const gp_block *blocks, size_t count, gp_error *err) {
+gp_status gp_team_copy(gp_run *run, bool in, const gp_block *blocks, size_t count, int home, gp_error *err) {
     gp_block *own = NULL;
     if (!run->team) return copy_own(run, in, blocks, count, err);
     gp_parcel *parcels = aligned_alloc(_Alignof(gp_parcel), (count ? count : 1) * sizeof *parcels);
@@ -257,8 +263,8 @@ gp_status gp_team_copy(gp_run *run, bool in, const gp_block *blocks, size_t coun
     for (size_t i = 0; i < count; i++) gp_parcel_init(&parcels[i]);
     gp_status status = GP_NEW(&own, count, err);
     if (status == GP_OK)
-        status = run->plan->rank == 0 ? copy_as_first(run, in, blocks, count, parcels, err)
-                                      : copy_as_other(run, in, blocks, count, own, parcels, err);
+        status = run->plan->rank == home ? copy_at_home(run, in, blocks, count, parcels, err)
+                                         : copy_away(run, in, blocks, count, home, own, parcels, err);
     free(own);
     free(parcels);
     return status;
@@ -425,13 +431,39 @@ static gp_status step(gp_run *run, const gp_feed *feed, const call *its, gp_erro
                            .divisor = its->divisor};
     gp_step_result result;
     gp_finding finding = {0};
-    if (feed)
+    if (feed->take)
         GP_RETURN_IF_FAILED(
             feed->take(feed->context, mini->training, its->epoch, its->index, mini->samples, &input, err));
     run->recorder = NULL;
     if (its->flags & RECORDS) GP_RETURN_IF_FAILED(record(run, its, err));
     if (its->kind == GP_CALL_DIAGNOSE) return gp_run_diagnose(run, its->mini, &input, &finding, err);
     return gp_run_step(run, its->mini, &input, &result, err);
+}
+
+/* How it went gets to process 0. It is no failure of the run. */
+static gp_status answer(gp_run *run, const gp_feed *feed, const call *its, gp_error *err) {
+    gp_error how = {0};
+    how.status = feed->answer(feed->context, (int)its->step, its->index, &how);
+    if (gp_cancelled(&run->cancel)) return gp_cancel_cause(&run->cancel, err);
+    return gp_wire_send_now(run->wire, 0, tag(run, TAG_ANSWER), &how, sizeof how, &run->cancel, err);
+}
+
+gp_status gp_run_ask(gp_run *run, int question, int64_t number, gp_error *err) {
+    const gp_step_input input = {.step = (uint32_t)question, .index = number};
+    return gp_team_call(run, GP_CALL_ASK, 0, &input, NULL, 0, err);
+}
+
+gp_status gp_run_answers(gp_run *run, gp_error *failure, gp_error *err) {
+    failure->status = GP_OK;
+    for (int p = 1; p < run->plan->processes; p++) {
+        gp_error how;
+        GP_RETURN_IF_FAILED(
+            gp_wire_receive_now(run->wire, p, tag(run, TAG_ANSWER), &how, sizeof how, &run->cancel, err));
+        how.text[sizeof how.text - 1] = '\0';
+        if (how.status == GP_OK || failure->status != GP_OK) continue;
+        gp_fail(failure, how.status > GP_INTERRUPTED ? GP_INTERNAL : how.status, "process %d: %s", p, how.text);
+    }
+    return GP_OK;
 }
 
 static gp_status obey(gp_run *run, const gp_feed *feed, const call *its, gp_error *err) {
@@ -443,6 +475,7 @@ static gp_status obey(gp_run *run, const gp_feed *feed, const call *its, gp_erro
     case GP_CALL_PREDICTION: return gp_run_prediction(run, its->mini, NULL, err);
     case GP_CALL_SQUARES: return gp_run_squares(run, NULL, err);
     case GP_CALL_REFRESH: return gp_run_refresh(run, err);
+    case GP_CALL_ASK: return answer(run, feed, its, err);
     case GP_CALL_END:
     case GP_CALL_NEXT:
     case GP_CALLS: break;

@@ -17,6 +17,7 @@ typedef enum gp_call_kind {
     GP_CALL_PREDICTION,
     GP_CALL_SQUARES,
     GP_CALL_REFRESH,
+    GP_CALL_ASK,  /* gp_run_ask */
     GP_CALL_END,  /* the run is over */
     GP_CALL_NEXT, /* it goes on with the next configuration */
     GP_CALLS
@@ -29,9 +30,9 @@ void gp_team_close(gp_run *run);
 /* Process 0 sends a call. `input`: of STEP and DIAGNOSE. `copies`: of READ and WRITE, `count` of them. */
 GP_MUST_USE gp_status gp_team_call(gp_run *run, gp_call_kind kind, int mini, const gp_step_input *input,
                                    const gp_tensor_copy *copies, int count, gp_error *err);
-/* What a command does with blocks of other processes: process 0 has the host's memory of all blocks, the others have
- * none. */
-GP_MUST_USE gp_status gp_team_copy(gp_run *run, bool in, const gp_block *blocks, size_t count, gp_error *err);
+/* What a command does with blocks of all processes: process `home` has the host's memory of the blocks, the others have
+ * none. All processes call it. */
+GP_MUST_USE gp_status gp_team_copy(gp_run *run, bool in, const gp_block *blocks, size_t count, int home, gp_error *err);
 /* After a step: what it came to, from the process that knows it, to process 0. */
 GP_MUST_USE gp_status gp_team_report(gp_run *run, gp_step_scalars *report, gp_error *err);
 /* After a step that was recorded: the spans of all workers get to process 0, by its clock. */

@@ -12,7 +12,9 @@
 #include "base/memory.h"
 #include "base/replace.h"
 #include "base/sync.h"
+#include "pipeline/follow.h"
 #include "store/folder.h"
+#include "store/parts.h"
 #include "store/state_stream.h"
 
 struct gp_saver {
@@ -20,6 +22,7 @@ struct gp_saver {
     char *folder, *config;
     int64_t keep;
     gp_saver_sizes sizes;
+    bool shared; /* gp_saver_share */
     bool started;
     pthread_t thread;
 
@@ -63,21 +66,28 @@ static void remove_old(const gp_saver *saver, int64_t newest, bool later) {
     int count = 0;
     if (gp_snapshot_list(saver->folder, &steps, &count, NULL) != GP_OK) return;
     for (int i = 0; i < count; i++)
-        if (steps[i] > newest ? later : kept++ >= saver->keep) unlink(gp_snapshot_path(saver->folder, steps[i]).text);
+        if (steps[i] > newest ? later : kept++ >= saver->keep) gp_snapshot_remove(saver->folder, steps[i]);
     free(steps);
 }
 
 void gp_saver_tidy(gp_saver *saver, int64_t newest) {
+    gp_snapshot_remove_incomplete(saver->folder);
     remove_old(saver, newest, false);
+}
+
+static gp_status prepare_folder(const gp_saver *saver, gp_error *err) {
+    GP_RETURN_IF_FAILED(check_entry(saver, "snapshots", err));
+    GP_RETURN_IF_FAILED(make_folder(saver, err));
+    return sync_metrics(saver, err);
 }
 
 static gp_status write_items(const gp_saver *saver, const gp_safetensors_item *items, size_t count,
                              const gp_safetensors_source *source, const gp_reached *reached, gp_error *err) {
-    const gp_path path = gp_snapshot_path(saver->folder, reached->step);
-    GP_RETURN_IF_FAILED(check_entry(saver, "snapshots", err));
-    GP_RETURN_IF_FAILED(make_folder(saver, err));
-    GP_RETURN_IF_FAILED(sync_metrics(saver, err));
-    return gp_snapshot_write(path.text, items, count, source, reached, saver->config, err);
+    const gp_path path = gp_snapshot_file(saver->folder, reached->step);
+    GP_RETURN_IF_FAILED(prepare_folder(saver, err));
+    GP_RETURN_IF_FAILED(gp_snapshot_write(path.text, items, count, source, reached, saver->config, err));
+    gp_snapshot_remove_folder(saver->folder, reached->step);
+    return GP_OK;
 }
 
 /* `source`: NULL: from the copy. */
@@ -281,10 +291,57 @@ static gp_status write_now(gp_saver *saver, gp_run *run, gp_error *err) {
     return GP_OK;
 }
 
+void gp_saver_share(gp_saver *saver, bool shared) {
+    saver->shared = shared;
+}
+
+/* Each process its part. *ran: the failure is not the run's. */
+static gp_status write_all_parts(const gp_saver *saver, gp_run *run, bool *ran, gp_error *err) {
+    const gp_plan *plan = saver->layout.plan;
+    int64_t step = saver->reached.step;
+    gp_error failure = {0};
+    *ran = true;
+    GP_RETURN_IF_FAILED(prepare_folder(saver, err));
+    GP_RETURN_IF_FAILED(gp_parts_begin(saver->folder, step, err));
+    *ran = false;
+    GP_RETURN_IF_FAILED(gp_run_ask(run, GP_ASK_SAVE, step, err));
+    gp_status status = gp_part_write(run, plan, saver->folder, step, &saver->reached, saver->config, ran, err);
+    if (status != GP_OK && !*ran) return status;
+    *ran = false;
+    if (gp_run_answers(run, &failure, status == GP_OK ? err : NULL) != GP_OK) return GP_CANCELLED;
+    *ran = true;
+    if (status == GP_OK && failure.status != GP_OK) {
+        *err = failure;
+        status = failure.status;
+    }
+    if (status == GP_OK) status = gp_parts_end(plan, saver->folder, step, err);
+    if (status != GP_OK) gp_snapshot_remove_folder(saver->folder, step);
+    if (status != GP_OK) return status;
+    unlink(gp_snapshot_file(saver->folder, step).text);
+    remove_old(saver, step, true);
+    return GP_OK;
+}
+
+/* A value that is not finite ends the run, as in any snapshot; another failure of a file does not. */
+static gp_status write_parts(gp_saver *saver, gp_run *run, gp_error *err) {
+    gp_error failure = {0};
+    bool ran = false;
+    gp_status status = write_all_parts(saver, run, &ran, &failure);
+    if (status != GP_OK && (!ran || status == GP_NUMERIC)) {
+        if (err) *err = failure;
+        return status;
+    }
+    pthread_mutex_lock(&saver->lock);
+    saver->failure = failure;
+    pthread_mutex_unlock(&saver->lock);
+    return GP_OK;
+}
+
 gp_status gp_saver_snapshot(gp_saver *saver, gp_run *run, const gp_reached *reached, bool beside, gp_error *err) {
     bool taken = false;
     wait_until_idle(saver);
     saver->reached = *reached;
+    if (saver->shared) return write_parts(saver, run, err);
     if (beside) GP_RETURN_IF_FAILED(take_copy(saver, run, &taken, err));
     if (!taken) return write_now(saver, run, err);
     pthread_mutex_lock(&saver->lock);

@@ -27,6 +27,9 @@ typedef struct gp_saver_sizes {
     uint64_t model, snapshot, config;
 } gp_saver_sizes;
 gp_saver_sizes gp_saver_file_sizes(const gp_saver *saver);
+/* For a run of several processes: whether all see the folder. Then each writes its part of a snapshot; else process 0
+ * writes all. False at first. */
+void gp_saver_share(gp_saver *saver, bool shared);
 /* Waits for what is being written. */
 void gp_saver_destroy(gp_saver **saver);
 

@@ -121,25 +121,74 @@ int gp_is_optimizer_tensor(const char *name) {
     return strncmp(name, prefix, sizeof prefix - 1) == 0;
 }
 
-gp_path gp_snapshot_path(const char *folder, int64_t step) {
+static gp_path named(const char *folder, int64_t step, const char *end) {
     gp_path path;
-    snprintf(path.text, sizeof path.text, "%s/snapshots/%s%0*" PRId64 "%s", folder, file_start, STEP_DIGITS, step,
-             file_end);
+    snprintf(path.text, sizeof path.text, "%s/snapshots/%s%0*" PRId64 "%s", folder, file_start, STEP_DIGITS, step, end);
     return path;
 }
 
-/* The step in a file's name; −1 where it is no snapshot's. */
-static int64_t step_of(const char *name) {
+gp_path gp_snapshot_file(const char *folder, int64_t step) {
+    return named(folder, step, file_end);
+}
+
+gp_path gp_snapshot_folder(const char *folder, int64_t step) {
+    return named(folder, step, "");
+}
+
+/* Whether the snapshot of several processes is whole. */
+static bool has_index(const char *folder, int64_t step) {
+    return access(named(folder, step, "/" GP_SAFETENSORS_INDEX).text, F_OK) == 0;
+}
+
+gp_path gp_snapshot_path(const char *folder, int64_t step) {
+    const gp_path file = gp_snapshot_file(folder, step);
+    return access(file.text, F_OK) != 0 && has_index(folder, step) ? gp_snapshot_folder(folder, step) : file;
+}
+
+/* The step in the name of a file, or of a folder; −1 where it is no snapshot's. */
+static int64_t step_named(const char *name, const char *end) {
     if (strncmp(name, file_start, sizeof file_start - 1) != 0) return -1;
     const char *digits = name + sizeof file_start - 1;
     size_t length = strspn(digits, "0123456789");
-    if (length < STEP_DIGITS || length > 18 || strcmp(digits + length, file_end) != 0) return -1;
+    if (length < STEP_DIGITS || length > 18 || strcmp(digits + length, end) != 0) return -1;
     if (length > STEP_DIGITS && *digits == '0') return -1;
     return strtoll(digits, NULL, 10);
 }
 
+static int64_t step_of(const char *name) {
+    return step_named(name, file_end);
+}
+
 bool gp_snapshot_is_name(const char *name) {
     return step_of(name) >= 0;
+}
+
+/* Only what a run writes there. */
+void gp_snapshot_remove_folder(const char *folder, int64_t step) {
+    const gp_path path = gp_snapshot_folder(folder, step);
+    unlink(named(folder, step, "/" GP_SAFETENSORS_INDEX).text);
+    DIR *entries = opendir(path.text);
+    const struct dirent *entry;
+    while (entries && (entry = readdir(entries)) != NULL)
+        if (strncmp(entry->d_name, "part-", 5) == 0 || strncmp(entry->d_name, GP_SAFETENSORS_INDEX, 17) == 0)
+            unlinkat(dirfd(entries), entry->d_name, 0);
+    if (entries) closedir(entries);
+    rmdir(path.text);
+}
+
+void gp_snapshot_remove(const char *folder, int64_t step) {
+    unlink(gp_snapshot_file(folder, step).text);
+    gp_snapshot_remove_folder(folder, step);
+}
+
+void gp_snapshot_remove_incomplete(const char *folder) {
+    DIR *entries = opendir(gp_folder_file(folder, "snapshots").text);
+    const struct dirent *entry;
+    while (entries && (entry = readdir(entries)) != NULL) {
+        int64_t step = step_named(entry->d_name, "");
+        if (step >= 0 && !has_index(folder, step)) gp_snapshot_remove_folder(folder, step);
+    }
+    if (entries) closedir(entries);
 }
 
 static int newest_first(const void *a, const void *b) {
@@ -158,7 +207,10 @@ gp_status gp_snapshot_list(const char *folder, int64_t **steps, int *count, gp_e
     const struct dirent *entry;
     while (entries && status == GP_OK && (entry = readdir(entries)) != NULL) {
         int64_t step = step_of(entry->d_name);
-        if (step < 0) continue;
+        if (step < 0) {
+            step = step_named(entry->d_name, "");
+            if (step < 0 || !has_index(folder, step)) continue;
+        }
         status = GP_GROW(&found, &capacity, used + 1, err);
         if (status == GP_OK) found[used++] = step;
     }
@@ -168,6 +220,10 @@ gp_status gp_snapshot_list(const char *folder, int64_t **steps, int *count, gp_e
         return status;
     }
     if (used > 1) qsort(found, used, sizeof *found, newest_first);
+    size_t kept = used > 0; /* a step may have both a file and a folder */
+    for (size_t i = 1; i < used; i++)
+        if (found[i] != found[i - 1]) found[kept++] = found[i];
+    used = kept;
     *steps = found;
     *count = (int)used;
     return GP_OK;

@@ -56,8 +56,18 @@ GP_MUST_USE gp_status gp_state_check_finite(const gp_state_layout *layout, int c
 GP_MUST_USE gp_status gp_state_check_tensor(const gp_state_layout *layout, int index, const void *values,
                                             gp_error *err);
 
-/* <folder>/snapshots/step-00000500.safetensors */
+/* <folder>/snapshots/step-00000500.safetensors, which one process writes, and <folder>/snapshots/step-00000500, the
+ * folder that several write (store/parts.h). */
+gp_path gp_snapshot_file(const char *folder, int64_t step);
+gp_path gp_snapshot_folder(const char *folder, int64_t step);
+/* The one of both that is there; the file, if none or both are. */
 gp_path gp_snapshot_path(const char *folder, int64_t step);
+/* Both. What cannot be removed stays. */
+void gp_snapshot_remove(const char *folder, int64_t step);
+/* The folder, its index first. */
+void gp_snapshot_remove_folder(const char *folder, int64_t step);
+/* Folders without an index, which a killed run left. */
+void gp_snapshot_remove_incomplete(const char *folder);
 /* The steps of the folder's snapshots, newest first; owned by the caller. None where there is no such folder. */
 GP_MUST_USE gp_status gp_snapshot_list(const char *folder, int64_t **steps, int *count, gp_error *err);
 /* Whether a file of that name in `snapshots` is one. */

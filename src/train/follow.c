@@ -6,6 +6,7 @@
 #include "config/tree.h"
 #include "pipeline/follow.h"
 #include "session/loaders.h"
+#include "store/parts.h"
 #include "train/opening.h"
 
 /* The data of a process whose stages load some. */
@@ -61,6 +62,19 @@ static gp_status take(void *context, bool training, int64_t epoch, int64_t index
     return GP_OK;
 }
 
+/* ---- questions --------------------------------------------------------------------------------------------------- */
+
+static gp_status answer(void *context, int question, int64_t number, gp_error *err) {
+    follower *f = context;
+    bool ran;
+    switch (question) {
+    case GP_ASK_SEES: return gp_parts_check_folder(f->opening.folder.text, f->opening.text, err);
+    case GP_ASK_SAVE:
+        return gp_part_write(f->run, f->session->plan, f->opening.folder.text, number, NULL, NULL, &ran, err);
+    default: return gp_fail(err, GP_INTERNAL, "process 0 asks what this process does not know");
+    }
+}
+
 /* ---- one configuration ------------------------------------------------------------------------------------------- */
 
 static gp_status open_session(follower *f, gp_error *err) {
@@ -113,9 +127,9 @@ static void close_run(follower *f) {
 static gp_status follow(follower *f, gp_error *err) {
     int64_t step = f->opening.step;
     for (bool goes_on = true; goes_on;) {
-        const gp_feed feed = {f, take};
+        const gp_feed feed = {f, gp_session_loads(f->session) ? take : NULL, answer};
         GP_RETURN_IF_FAILED(open_run(f, step, err));
-        GP_RETURN_IF_FAILED(gp_run_follow(f->run, gp_session_loads(f->session) ? &feed : NULL, &goes_on, err));
+        GP_RETURN_IF_FAILED(gp_run_follow(f->run, &feed, &goes_on, err));
         close_run(f);
         step = f->session->until;
         if (goes_on) GP_RETURN_IF_FAILED(gp_session_change(f->session, err));

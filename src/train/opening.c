@@ -17,6 +17,7 @@ typedef struct head {
     int64_t samples[2], phase, step;
     uint64_t identity, norms;
     double timeout;
+    gp_path folder;
 } head;
 
 static void set_version(char version[32]) {
@@ -51,6 +52,8 @@ gp_status gp_opening_send(gp_trainer *t, gp_error *err) {
                 .norms = session->options.norms,
                 .timeout = session->config->pipeline.timeout};
     set_version(its.version);
+    if (!realpath(t->options->folder, its.folder.text))
+        snprintf(its.folder.text, sizeof its.folder.text, "%s", t->options->folder);
     GP_RETURN_IF_FAILED(gp_config_text(session->whole, &text, err));
     its.bytes = strlen(text);
     gp_processes_set_timeout(t->options->processes, its.timeout);
@@ -78,7 +81,9 @@ gp_status gp_opening_receive(gp_wire *wire, const gp_cancel *cancel, gp_opening 
         free(text);
         return status;
     }
+    its.folder.text[sizeof its.folder.text - 1] = '\0';
     *out = (gp_opening){.text = text,
+                        .folder = its.folder,
                         .samples = {its.samples[0], its.samples[1]},
                         .phase = its.phase,
                         .step = its.step,

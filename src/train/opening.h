@@ -11,6 +11,7 @@
 /* What the others got. */
 typedef struct gp_opening {
     char *text;         /* the configuration as it runs, YAML; owned */
+    gp_path folder;     /* the run's, of process 0 */
     int64_t samples[2]; /* of training and evaluation data */
     int64_t phase;      /* a step of the configuration that holds; 0: the first one */
     int64_t step;       /* that the run has reached */

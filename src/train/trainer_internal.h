@@ -45,6 +45,7 @@ typedef struct gp_trainer {
     gp_saver *saver;
     int64_t saved;   /* step of the snapshot of where the run is; −1: none */
     double saved_at; /* when; seconds of a monotonic clock */
+    bool shared;     /* all processes see the run folder */
     bool weights;    /* the run holds weights worth saving */
     bool interrupted;
     bool told; /* the run's error names a tensor that cannot be saved */

@@ -8,12 +8,14 @@
 
 #include "base/clock.h"
 #include "base/replace.h"
+#include "pipeline/follow.h"
 #include "report/plan_json.h"
 #include "session/inputs.h"
 #include "session/loaders.h"
 #include "settings/rate.h"
 #include "store/disk.h"
 #include "store/folder.h"
+#include "store/parts.h"
 #include "store/weights.h"
 #include "train/opening.h"
 #include "train/trainer_internal.h"
@@ -62,6 +64,7 @@ static gp_status start_saver(gp_trainer *t, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_config_text(t->session->whole, &text, err));
     gp_status status =
         gp_saver_create(t->session->plan, t->options->folder, text, t->session->config->train.keep, &t->saver, err);
+    if (status == GP_OK) gp_saver_share(t->saver, t->shared);
     free(text);
     t->saved_at = gp_now();
     return status;
@@ -75,13 +78,19 @@ static gp_status remove_file(const gp_trainer *t, const char *path, gp_error *er
     return GP_OK;
 }
 
+static gp_status remove_snapshot(const gp_trainer *t, int64_t step, gp_error *err) {
+    const char *folder = t->options->folder, *init = t->session->config->train.init;
+    const gp_path path = gp_snapshot_folder(folder, step);
+    if (!(init && gp_file_is(path.text, init))) gp_snapshot_remove_folder(folder, step);
+    return remove_file(t, gp_snapshot_file(folder, step).text, err);
+}
+
 static gp_status remove_snapshots(const gp_trainer *t, gp_error *err) {
     int64_t *steps = NULL;
     int count = 0;
     GP_RETURN_IF_FAILED(gp_snapshot_list(t->options->folder, &steps, &count, err));
     gp_status status = GP_OK;
-    for (int i = 0; i < count && status == GP_OK; i++)
-        status = remove_file(t, gp_snapshot_path(t->options->folder, steps[i]).text, err);
+    for (int i = 0; i < count && status == GP_OK; i++) status = remove_snapshot(t, steps[i], err);
     free(steps);
     return status;
 }
@@ -265,6 +274,19 @@ gp_status gp_trainer_open(gp_trainer *t, gp_error *err) {
     return create_loaders(t, t->reached.step, err);
 }
 
+/* Where other processes do not see the run folder, process 0 writes the snapshots alone. */
+static gp_status ask_for_folder(gp_trainer *t, gp_error *err) {
+    gp_error failure = {0};
+    if (!t->options->processes) return GP_OK;
+    GP_RETURN_IF_FAILED(gp_run_ask(t->run, GP_ASK_SEES, 0, err));
+    GP_RETURN_IF_FAILED(gp_run_answers(t->run, &failure, err));
+    t->shared = failure.status == GP_OK;
+    gp_saver_share(t->saver, t->shared);
+    if (!t->shared)
+        gp_progress_warn(&t->progress, "%s; process 0 writes all snapshots, and they take longer", failure.text);
+    return GP_OK;
+}
+
 gp_status gp_trainer_start(gp_trainer *t, gp_error *err) {
     t->capture.asked = t->options->capture;
     GP_RETURN_IF_FAILED(gp_tracing_open(&t->options->trace, t->session, &t->tracing, err));
@@ -279,6 +301,7 @@ gp_status gp_trainer_start(gp_trainer *t, gp_error *err) {
                          "(affinity mask, or CPU quota of its control group), so they are not pinned",
                          gp_plan_threads(t->session->plan));
     GP_RETURN_IF_FAILED(write_config_and_plan(t, err));
+    GP_RETURN_IF_FAILED(ask_for_folder(t, err));
     GP_RETURN_IF_FAILED(open_metrics(t, err));
     if (t->options->resume) keep_changes(t, t->options->resume);
     return GP_OK;

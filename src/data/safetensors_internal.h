@@ -1,0 +1,34 @@
+/* Inside the reader of safetensors files: what an open file is. */
+#ifndef GP_DATA_SAFETENSORS_INTERNAL_H
+#define GP_DATA_SAFETENSORS_INTERNAL_H
+
+#include <jansson.h>
+
+#include "data/file.h"
+#include "data/safetensors.h"
+
+/* A file, or a folder of files whose tensors are found by an index. */
+struct gp_safetensors {
+    gp_data_file file;  /* of a folder only its path */
+    json_t *metadata;   /* NULL: none */
+    const char *header; /* while the file is opened */
+    uint64_t header_bytes;
+    gp_safetensor *tensors;        /* in the order of the data; their names are owned */
+    const gp_safetensor **by_name; /* sorted */
+    size_t count, capacity;
+    gp_safetensors **parts; /* the files of a folder, sorted by name; NULL: no folder */
+    size_t part_count;
+    uint32_t *part_of; /* [tensor] of a folder */
+    json_t *index;     /* of a folder */
+};
+
+/* Whether the path is a folder with an index. */
+int gp_safetensors_is_folder(const char *path);
+/* GP_DATA where the index is missing or broken, or says other than the files. */
+GP_MUST_USE gp_status gp_safetensors_open_folder(const char *path, gp_safetensors *out, gp_error *err);
+/* Each file's own checksum, and the one that the index has of it. */
+GP_MUST_USE gp_status gp_safetensors_check_sums(gp_safetensors *folder, gp_error *err);
+/* Sorts by_name. GP_DATA: two tensors have one name. */
+GP_MUST_USE gp_status gp_safetensors_sort_names(gp_safetensors *file, gp_error *err);
+
+#endif
