@@ -25,6 +25,7 @@
     X(CANCELLED, 1)                                                                                                    \
     X(INJECTED, 1)                                                                                                     \
     X(INTERNAL, 1)                                                                                                     \
+    X(LOST, 1)                                                                                                         \
     X(INTERRUPTED, 130)
 typedef enum gp_status {
 #define GP_STATUS_ENUM(suffix, exit_status) GP_##suffix,

@@ -266,15 +266,11 @@ static gp_status run_together(const gp_options *options, int launched, int rank,
     *says = rank == 0;
     /* As many queues of a GPU as it can have go on without one another (plan/lines.h). Before other threads begin. */
     (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    prepare_signals(); /* a process that ended by itself now would count as lost */
     GP_RETURN_IF_FAILED(gp_processes_open(&processes, err));
-    gp_status status;
-    if (rank == 0) {
-        status = run_with(options, launched, err);
-    } else {
-        prepare_signals();
-        status = gp_follow(processes, err);
-    }
+    gp_status status = rank == 0 ? run_with(options, launched, err) : gp_follow(processes, err);
     gp_processes *its = processes;
+    processes = NULL; /* for the handler of signals */
     *says = gp_processes_close(&its, &status, err);
     return status;
 }

@@ -19,7 +19,7 @@ gp_status gp_run_diagnose(gp_run *run, int mini, const gp_step_input *input, gp_
     for (int w = 0; w < run->plan->workers; w++)
         if (gp_finding_is_before(&watches[w], &first)) first = watches[w];
     free(watches);
-    if (status == GP_OK) status = gp_team_gather_finding(run, &first, err);
+    if (status == GP_OK) status = gp_team_settle(run, gp_team_gather_finding(run, &first, err), err);
     if (status == GP_OK) *out = first;
     return status;
 }

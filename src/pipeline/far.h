@@ -12,7 +12,7 @@
 
 #include "pipeline/run_internal.h"
 
-/* Nothing for a run that is alone. GP_UNSUPPORTED: more kinds of messages than the wire has tags. */
+/* Nothing for a run that is alone. */
 GP_MUST_USE gp_status gp_far_open(gp_run *run, gp_error *err);
 void gp_far_close(gp_run *run);
 /* What a line's ends agree on (pipeline/far_lines.h). */

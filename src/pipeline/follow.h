@@ -33,7 +33,9 @@ GP_MUST_USE gp_status gp_run_answers(gp_run *run, gp_error *failure, gp_error *e
 GP_MUST_USE gp_status gp_run_gather(gp_run *run, const gp_tensor_copy *copies, int count, int home, gp_error *err);
 /* The process that keeps a parameter and its states in files: that of the first replica that has it. */
 int gp_run_home(const gp_plan *plan, int param);
-/* Process 0, before gp_run_destroy: another run follows. Else gp_run_destroy says that none does. */
+/* Process 0: the run is over. Waits until the others have been told. gp_run_destroy does it, too. */
+void gp_run_dismiss(gp_run *run);
+/* Process 0, before that: another run follows. */
 GP_MUST_USE gp_status gp_run_announce_next(gp_run *run, gp_error *err);
 
 #endif

@@ -148,16 +148,16 @@ static void *work(void *argument) {
     return NULL;
 }
 
-/* With enough processors for the threads of all workers on the host, each gets its own. */
+/* With enough processors for the threads of all workers on the host, each gets its own. Processes of one host do not
+ * know of one another's: their launcher divides the processors. */
 static gp_status divide_processors(gp_run *run, gp_error *err) {
     const gp_plan *plan = run->plan;
     cpu_set_t allowed;
     int *threads = NULL;
-    if (!plan->pin || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return GP_OK;
+    if (!plan->pin || run->wire || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return GP_OK;
     GP_RETURN_IF_FAILED(GP_NEW(&threads, plan->workers, err));
     gp_status status = GP_NEW(&run->processors, plan->workers, err);
-    for (int w = 0; w < plan->workers; w++)
-        threads[w] = plan->devices[w].kind->on_host && !gp_run_is_far(run, w) ? plan->devices[w].threads : 0;
+    for (int w = 0; w < plan->workers; w++) threads[w] = plan->devices[w].kind->on_host ? plan->devices[w].threads : 0;
     if (status == GP_OK && !gp_processors_divide("", &allowed, threads, plan->workers, run->processors)) {
         free(run->processors);
         run->processors = NULL;
@@ -166,12 +166,11 @@ static gp_status divide_processors(gp_run *run, gp_error *err) {
     return status;
 }
 
-/* Those that may be busy at the same time. A GPU's worker is one of them: it issues work, and spins while it waits. */
+/* Those that may be busy at the same time, if all processes are on this host. A GPU's worker is one of them: it issues
+ * work, and spins while it waits. */
 static int busy_threads(const gp_plan *plan) {
     int busy = gp_plan_threads(plan);
     for (int w = 0; w < plan->workers; w++) busy += !plan->devices[w].kind->on_host;
-    for (int w = 0; w < plan->workers; w++)
-        if (gp_plan_worker_is_far(plan, w)) busy -= plan->devices[w].kind->on_host ? plan->devices[w].threads : 1;
     return busy;
 }
 

@@ -16,7 +16,7 @@ static gp_status check_rest(gp_run *run, gp_error *err) {
 
 static gp_status copy_blocks(gp_run *run, bool in, const gp_block *blocks, size_t count, gp_error *err) {
     GP_RETURN_IF_FAILED(check_rest(run, err));
-    return gp_team_copy(run, in, blocks, count, 0, err);
+    return gp_team_settle(run, gp_team_copy(run, in, blocks, count, 0, err), err);
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
@@ -51,8 +51,9 @@ gp_status gp_run_step(gp_run *run, int mini, const gp_step_input *input, gp_step
     run->turn = 0;
     const gp_command command = {.begins = true, .ends = true, .input = input};
     GP_RETURN_IF_FAILED(post_step(run, command, run->turn, err));
-    GP_RETURN_IF_FAILED(gp_team_report(run, &run->report[run->turn], err));
-    GP_RETURN_IF_FAILED(gp_team_gather_spans(run, mini, err));
+    gp_status status = gp_team_report(run, &run->report[run->turn], err);
+    if (status == GP_OK) status = gp_team_gather_spans(run, mini, err);
+    GP_RETURN_IF_FAILED(gp_team_settle(run, status, err));
     *result = result_of(&run->report[run->turn]);
     return GP_OK;
 }
@@ -96,7 +97,6 @@ gp_status gp_run_prediction(gp_run *run, int mini, void *out, gp_error *err) {
     int root = gp_stages_root(plan->stages), replicas = plan->stages->stage[root].replicas;
     gp_block *blocks = NULL;
     int64_t elements;
-    GP_RETURN_IF_FAILED(gp_team_call(run, GP_CALL_PREDICTION, mini, NULL, NULL, 0, err));
     if (!stats || !gp_shape_elements(plan->graph->nodes[stats->node].layer->inputs[0], &elements))
         return gp_fail(err, GP_INTERNAL, "the plan keeps no prediction");
     size_t sample = (size_t)elements * gp_dtype_size(plan->types.storage);
@@ -110,7 +110,7 @@ gp_status gp_run_prediction(gp_run *run, int mini, void *out, gp_error *err) {
         blocks[used++] = (gp_block){.worker = last->worker,
                                     .offset = last->base + stats->offset + (size_t)(b / replicas) * stats->stride,
                                     .bytes = (size_t)share.count * sample,
-                                    .host = out ? (char *)out + (size_t)share.first * sample : NULL};
+                                    .host = (char *)out + (size_t)share.first * sample};
     }
     gp_status status = copy_blocks(run, false, blocks, (size_t)used, err);
     free(blocks);
@@ -179,19 +179,19 @@ gp_status gp_run_gather(gp_run *run, const gp_tensor_copy *copies, int count, in
     gp_block *blocks = NULL;
     size_t used = 0;
     GP_RETURN_IF_FAILED(check_rest(run, err));
-    GP_RETURN_IF_FAILED(list_blocks(run, false, copies, count, &blocks, &used, err));
-    gp_status status = gp_team_copy(run, false, blocks, used, home, err);
+    gp_status status = list_blocks(run, false, copies, count, &blocks, &used, err);
+    if (status == GP_OK) status = gp_team_copy(run, false, blocks, used, home, err);
     free(blocks);
-    return status;
+    return gp_team_settle(run, status, err);
 }
 
 static gp_status copy_params(gp_run *run, bool in, const gp_tensor_copy *copies, int count, gp_error *err) {
     gp_block *blocks = NULL;
     size_t used = 0;
-    GP_RETURN_IF_FAILED(list_blocks(run, in, copies, count, &blocks, &used, err));
-    gp_status status = copy_blocks(run, in, blocks, used, err);
+    gp_status status = list_blocks(run, in, copies, count, &blocks, &used, err);
+    if (status == GP_OK) status = copy_blocks(run, in, blocks, used, err);
     free(blocks);
-    return status;
+    return gp_team_settle(run, status, err);
 }
 
 gp_status gp_run_read(gp_run *run, const gp_tensor_copy *copies, int count, gp_error *err) {

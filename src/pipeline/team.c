@@ -81,10 +81,11 @@ static bool calls(const gp_run *run) {
 }
 
 /* The end, if the others do not know it yet, and until all calls have gone. */
-static void end_calls(gp_run *run) {
+void gp_run_dismiss(gp_run *run) {
     gp_error ignored = {0};
     if (!calls(run) || gp_cancelled(&run->cancel)) return;
     if (!run->team->over && gp_team_call(run, GP_CALL_END, 0, NULL, NULL, 0, &ignored) != GP_OK) return;
+    run->team->over = true;
     for (int p = 1; p < run->plan->processes; p++)
         if (gp_parcel_wait(&run->team->to[p].head, &run->cancel, &ignored) != GP_OK) return;
 }
@@ -92,7 +93,7 @@ static void end_calls(gp_run *run) {
 void gp_team_close(gp_run *run) {
     gp_team *team = run->team;
     if (!team) return;
-    if (team->to) end_calls(run);
+    if (team->to) gp_run_dismiss(run);
     if (gp_cancelled(&run->cancel)) run->wire->kind->halt(run->wire);
     gp_recorder_destroy(&team->recorder);
     free(team->offsets);
@@ -178,6 +179,12 @@ gp_status gp_team_call(gp_run *run, gp_call_kind kind, int mini, const gp_step_i
                      (size_t)count * sizeof(entry));
     }
     return its.flags & ALIGNS ? align_clocks(run, err) : GP_OK;
+}
+
+gp_status gp_team_settle(gp_run *run, gp_status status, const gp_error *err) {
+    const gp_error unsaid = {.status = status};
+    if (status != GP_OK && run->team) (void)gp_cancel_raise(&run->cancel, err ? err : &unsaid);
+    return status;
 }
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
@@ -341,10 +348,22 @@ gp_status gp_team_gather_spans(gp_run *run, int mini, gp_error *err) {
     return GP_OK;
 }
 
+/* A tensor that the node has. */
+static bool is_possible_role(const gp_graph *graph, const gp_finding *finding) {
+    int index = finding->role.index;
+    if (index < 0 || index >= GP_MAX_OPERANDS || finding->node < 0) return finding->node == -1;
+    const gp_node *node = &graph->nodes[finding->node];
+    switch (finding->role.role) {
+    case GP_ROLE_PARAM:
+    case GP_ROLE_GRAD_PARAM: return node->first_param + index < graph->param_count;
+    case GP_ROLE_GRAD_INPUT: return index < node->input_count;
+    default: return true;
+    }
+}
+
 static bool is_possible(const gp_run *run, const gp_finding *finding) {
     return finding->node >= -1 && finding->node < run->plan->graph->node_count && finding->micro >= 0 &&
-           finding->micro < run->plan->micro_batches && finding->role.index >= 0 &&
-           finding->role.index < GP_MAX_OPERANDS;
+           finding->micro < run->plan->micro_batches && is_possible_role(run->plan->graph, finding);
 }
 
 gp_status gp_team_gather_finding(gp_run *run, gp_finding *finding, gp_error *err) {
@@ -364,7 +383,7 @@ gp_status gp_team_gather_finding(gp_run *run, gp_finding *finding, gp_error *err
 
 /* Nothing that another process says is used before it is found to be of this plan. */
 static gp_status check_call(const gp_run *run, const call *its, gp_error *err) {
-    bool steps = its->kind == GP_CALL_STEP || its->kind == GP_CALL_DIAGNOSE || its->kind == GP_CALL_PREDICTION;
+    bool steps = its->kind == GP_CALL_STEP || its->kind == GP_CALL_DIAGNOSE;
     bool lists = its->kind == GP_CALL_READ || its->kind == GP_CALL_WRITE;
     bool good = its->kind < GP_CALLS && its->count >= 0 && its->count <= (lists ? most_entries(run->plan) : 0) &&
                 (!steps || (its->mini >= 0 && its->mini < run->plan->mini_count));
@@ -472,7 +491,6 @@ static gp_status obey(gp_run *run, const gp_feed *feed, const call *its, gp_erro
     case GP_CALL_DIAGNOSE: return step(run, feed, its, err);
     case GP_CALL_READ:
     case GP_CALL_WRITE: return copy_list(run, its, err);
-    case GP_CALL_PREDICTION: return gp_run_prediction(run, its->mini, NULL, err);
     case GP_CALL_SQUARES: return gp_run_squares(run, NULL, err);
     case GP_CALL_REFRESH: return gp_run_refresh(run, err);
     case GP_CALL_ASK: return answer(run, feed, its, err);

@@ -14,7 +14,6 @@ typedef enum gp_call_kind {
     GP_CALL_DIAGNOSE,
     GP_CALL_READ,
     GP_CALL_WRITE,
-    GP_CALL_PREDICTION,
     GP_CALL_SQUARES,
     GP_CALL_REFRESH,
     GP_CALL_ASK,  /* gp_run_ask */
@@ -30,6 +29,8 @@ void gp_team_close(gp_run *run);
 /* Process 0 sends a call. `input`: of STEP and DIAGNOSE. `copies`: of READ and WRITE, `count` of them. */
 GP_MUST_USE gp_status gp_team_call(gp_run *run, gp_call_kind kind, int mini, const gp_step_input *input,
                                    const gp_tensor_copy *copies, int count, gp_error *err);
+/* After a call, process 0 and the others must do the same: a failure ends the run. Returns the status. */
+gp_status gp_team_settle(gp_run *run, gp_status status, const gp_error *err);
 /* What a command does with blocks of all processes: process `home` has the host's memory of the blocks, the others have
  * none. All processes call it. */
 GP_MUST_USE gp_status gp_team_copy(gp_run *run, bool in, const gp_block *blocks, size_t count, int home, gp_error *err);

@@ -57,6 +57,22 @@ static uint64_t add_stages(uint64_t hash, const gp_plan *plan) {
     return hash;
 }
 
+/* What else processes must agree on: who has what, and what goes between them. */
+static uint64_t add_processes(uint64_t hash, const gp_plan *plan) {
+    hash = add_number(hash, (uint64_t)plan->processes);
+    for (int w = 0; w < plan->workers; w++) hash = add_number(hash, (uint64_t)plan->process[w]);
+    for (size_t c = 0; c < plan->stages->collective_count; c++) {
+        const gp_collective *its = &plan->stages->collectives[c];
+        const gp_instr post = {
+            .op = GP_INSTR_POST, .stage = (uint16_t)its->contributors.items[0], .collective = (uint32_t)c};
+        hash = add_number(hash, (uint64_t)its->kind | (uint64_t)its->part << 8);
+        hash = add_number(hash, (uint64_t)its->contributors.count << 32 | (uint64_t)its->collectors.count);
+        for (int m = 0; m < plan->mini_count; m++)
+            hash = add_number(hash, gp_instr_bytes(plan, &plan->minis[m], &post));
+    }
+    return hash;
+}
+
 uint64_t gp_identity_plan(const gp_plan *plan) {
     uint64_t hash = add_stages(0, plan);
     for (int w = 0; w < plan->workers; w++) {
@@ -64,6 +80,7 @@ uint64_t gp_identity_plan(const gp_plan *plan) {
         hash = add_number(hash, (uint64_t)plan->devices[w].index);
         hash = add_number(hash, (uint64_t)plan->devices[w].threads);
     }
+    if (plan->processes > 1) hash = add_processes(hash, plan);
     for (int m = 0; m < plan->mini_count; m++) {
         hash = add_number(hash, (uint64_t)plan->minis[m].samples);
         hash = gp_identity_programs(hash, plan->minis[m].programs);

@@ -20,7 +20,7 @@
 #include "base/memory.h"
 
 enum {
-    BEAT_SECONDS = 1,
+    BEATS = 4,               /* signs of life in a second */
     JOIN_SECONDS = 60,       /* until all processes are connected */
     GRACE_SECONDS = 10,      /* for a process that was told to end */
     LOSS_MILLISECONDS = 300, /* by which a lost process is noticed after another one failed because of it */
@@ -63,6 +63,7 @@ struct gp_guard {
     gp_error cause; /* the first; GP_OK: none */
     int blamed;     /* rank that the cause is about; −1: none */
     bool lost;      /* some process is */
+    bool orphaned;  /* the cause is that process 0 is lost */
     bool told;      /* the others know the cause */
     double failed;  /* when the cause came */
     bool quit;
@@ -293,6 +294,7 @@ static void note_cause(gp_guard *guard, gp_status status, const char *text, int 
     bool better = lost && !guard->lost && !guard->told && guard->cause.status == GP_IO;
     guard->lost = guard->lost || lost;
     if (guard->cause.status != GP_OK && !better) return;
+    guard->orphaned = lost && blamed == 0;
     guard->cause.status = status;
     snprintf(guard->cause.text, sizeof guard->cause.text, "%s", text);
     guard->blamed = blamed;
@@ -310,7 +312,7 @@ static void lose(gp_guard *guard, peer *its, const char *how) {
     its->left = true; /* its connection stays open: it may come back, and is told the cause then */
     snprintf(text, sizeof text, "process %d (host %s, pid %d) %s", its->rank, its->host, its->pid, how);
     pthread_mutex_lock(&guard->lock);
-    note_cause(guard, GP_IO, text, its->rank, true);
+    note_cause(guard, GP_LOST, text, its->rank, true);
     pthread_mutex_unlock(&guard->lock);
 }
 
@@ -404,6 +406,7 @@ static void end_if_stuck(gp_guard *guard, double now) {
     bool stuck = cause.status != GP_OK && now - guard->failed > GRACE_SECONDS;
     pthread_mutex_unlock(&guard->lock);
     if (!stuck) return;
+    for (int p = 0; p < guard->count; p++) tell(&guard->peers[p], BYE, GP_OK, guard->rank, NULL, 0);
     if (gp_guard_speaks(guard) && cause.text[0]) fprintf(stderr, "gpipe-train: %s\n", cause.text);
     fflush(stderr);
     _exit(gp_status_exit(cause.status));
@@ -438,8 +441,9 @@ static void *work(void *argument) {
         sleep_until_something(guard, at);
         double now = gp_now(), asleep = now - before > 1 ? now - before : 0;
         before = now;
-        if (atomic_exchange(&guard->asks, false)) tell(&guard->peers[0], STOP, GP_OK, guard->rank, NULL, 0);
-        if (now - beaten >= BEAT_SECONDS) {
+        if (atomic_exchange(&guard->asks, false) && guard->rank > 0)
+            tell(&guard->peers[0], STOP, GP_OK, guard->rank, NULL, 0);
+        if (BEATS * (now - beaten) >= 1) {
             for (int p = 0; p < guard->count; p++) tell(&guard->peers[p], BEAT, GP_OK, guard->rank, NULL, 0);
             beaten = now;
         }
@@ -553,7 +557,7 @@ bool gp_guard_has_lost(gp_guard *guard) {
 
 bool gp_guard_speaks(gp_guard *guard) {
     pthread_mutex_lock(&guard->lock);
-    bool orphaned = guard->cause.status != GP_OK && guard->blamed == 0 && guard->lost;
+    bool orphaned = guard->orphaned;
     pthread_mutex_unlock(&guard->lock);
     return orphaned ? guard->rank == 1 : guard->rank == 0; /* process 0 may come back when it was stopped */
 }

@@ -1,7 +1,7 @@
 /* The guard: it notices when a process of the run is lost, and tells all others what ended the run.
  *
- * Each process has a connection to process 0 (TCP) and a thread that looks after it. The thread sends a sign of life
- * every second, whatever the rest of the process does. A process is lost if its connection ends without a word, or if
+ * Each process has a connection to process 0 (TCP) and a thread that looks after it. The thread gives signs of life,
+ * four a second, whatever the rest of the process does. A process is lost if its connection ends without a word, or if
  * no sign of life came for the timeout. Process 0 knows the first cause, and tells it to all. A process that has been
  * told to end and does not within a few seconds is ended by its guard.
  *

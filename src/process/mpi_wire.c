@@ -24,6 +24,7 @@ typedef struct mpi_wire {
     void *context;
     pthread_t thread;
     bool started;
+    bool broken; /* messages were under way when the carrier ended; its own until it is joined */
 
     pthread_mutex_t lock;
     pthread_cond_t change;
@@ -172,11 +173,13 @@ static gp_status carry(mpi_wire *its, gp_error *err) {
     return GP_OK;
 }
 
-/* Receives that nobody waits for any more; a send that is under way belongs to MPI until the process ends. */
+/* A receive that no message has met can be taken back. Any other request belongs to MPI until the process ends: then
+ * MPI is not called any more, since it would use memory that is gone. */
 static void give_up(mpi_wire *its) {
-    for (size_t i = 0; i < its->count; i++) {
-        if (its->owners[i]->receives) MPI_Cancel(&its->requests[i]);
-        MPI_Request_free(&its->requests[i]);
+    for (size_t i = 0; i < its->count && !its->broken; i++) {
+        int over = 0;
+        its->broken = !its->owners[i] || !its->owners[i]->receives || MPI_Cancel(&its->requests[i]) != MPI_SUCCESS ||
+                      MPI_Test(&its->requests[i], &over, MPI_STATUS_IGNORE) != MPI_SUCCESS || !over;
     }
     its->count = 0;
 }
@@ -185,6 +188,7 @@ static void *work(void *argument) {
     mpi_wire *its = argument;
     gp_error err = {0};
     gp_status status = carry(its, &err);
+    its->broken = status != GP_OK;
     give_up(its);
     if (status != GP_OK) its->failed(its->context, &err);
     return NULL;
@@ -247,6 +251,7 @@ gp_status gp_mpi_open(gp_wire_failed failed, void *context, gp_wire **out, gp_er
                        code == MPI_SUCCESS ? ": it does not support threads (MPI_THREAD_SERIALIZED)" : "");
     }
     MPI_Comm_dup(MPI_COMM_WORLD, &its->comm);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(its->comm, MPI_ERRORS_RETURN);
     MPI_Comm_rank(its->comm, &its->wire.rank);
     MPI_Comm_size(its->comm, &its->wire.processes);
@@ -277,7 +282,7 @@ gp_status gp_mpi_start(gp_wire *wire, gp_error *err) {
 void gp_mpi_close(gp_wire **wire, bool finish) {
     mpi_wire *its = of(*wire);
     end_carrier(its, !finish);
-    if (finish) {
+    if (finish && !its->broken) {
         MPI_Comm_free(&its->comm);
         MPI_Finalize();
     }

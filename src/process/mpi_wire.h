@@ -21,8 +21,8 @@ GP_MUST_USE gp_status gp_mpi_open(gp_wire_failed failed, void *context, gp_wire 
 void gp_mpi_broadcast(gp_wire *wire, int from, void *bytes, int count);
 /* Starts the carrier. */
 GP_MUST_USE gp_status gp_mpi_start(gp_wire *wire, gp_error *err);
-/* Joins the carrier. `finish`: all processes do so now, and MPI ends too; else it is left as it is, and the process
- * must end. */
+/* Joins the carrier. `finish`: all processes do so now, and MPI ends too, if no message is under way; else MPI is left
+ * as it is, and the process must end. */
 void gp_mpi_close(gp_wire **wire, bool finish);
 
 #endif

@@ -9,6 +9,7 @@
 struct gp_processes {
     gp_wire *wire;
     gp_guard *guard;
+    bool begun;
 };
 
 static int number_of(const char *name) {
@@ -89,11 +90,16 @@ bool gp_processes_close(gp_processes **processes, gp_status *status, gp_error *e
     *status = cause.status;
     *err = cause;
     bool speaks = gp_guard_speaks(its->guard), lost = gp_guard_has_lost(its->guard);
-    gp_mpi_close(&its->wire, !lost);
+    bool well = *status == GP_OK || *status == GP_INTERRUPTED; /* all messages have arrived */
+    gp_mpi_close(&its->wire, !lost && (well || !its->begun));
     gp_guard_stop(&its->guard);
     free(its);
     *processes = NULL;
     return speaks;
+}
+
+void gp_processes_begin_run(gp_processes *processes) {
+    processes->begun = true;
 }
 
 gp_wire *gp_processes_wire(gp_processes *processes) {

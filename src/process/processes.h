@@ -16,6 +16,8 @@ void gp_processes_launched(int *count, int *rank);
 /* Connects them all. GP_UNSUPPORTED: the program was built without MPI, or a launcher's processes see one another not.
  * GP_IO. */
 GP_MUST_USE gp_status gp_processes_open(gp_processes **out, gp_error *err);
+/* The run has begun: messages go between the processes from now on. If it fails, MPI is left as it is. */
+void gp_processes_begin_run(gp_processes *processes);
 /* `status`, *err: how this process ended. If that is the first cause, all others end with it; else *err becomes the
  * first cause. True: this process tells the user of it. */
 bool gp_processes_close(gp_processes **processes, gp_status *status, gp_error *err);

@@ -98,7 +98,8 @@ static gp_status open_whole(gp_session *session, gp_error *err) {
     if (options->weights) GP_RETURN_IF_FAILED(set_weights(session, err));
     GP_RETURN_IF_FAILED(gp_session_prepare(session, err));
     if (alone || options->weights) session->until = INT64_MAX;
-    return alone || options->weights ? GP_OK : check_changes(session, err);
+    bool follows = options->data_samples != NULL; /* process 0 has checked them */
+    return alone || options->weights || follows ? GP_OK : check_changes(session, err);
 }
 
 gp_status gp_session_open(gp_config **config, const gp_session_options *options, gp_session **out, gp_error *err) {

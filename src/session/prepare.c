@@ -114,9 +114,11 @@ static gp_status find_devices(gp_session *session, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_NEW(&session->devices, pipeline->device_count, err));
     for (int d = 0; d < pipeline->device_count; d++)
         GP_RETURN_IF_FAILED(gp_device_spec_find(&pipeline->devices[d], &session->devices[d], err));
-    if (session->options.processes == 0) session->options.processes = gp_placement_processes(pipeline);
     GP_RETURN_IF_FAILED(GP_NEW(&session->process, pipeline->device_count, err));
-    GP_RETURN_IF_FAILED(gp_placement_find(pipeline, session->options.processes, session->process, err));
+    if (session->options.processes == 0) session->options.processes = gp_placement_processes(pipeline);
+    if (session->options.weights) session->options.processes = 1; /* whatever the ranks: one process predicts */
+    if (!session->options.weights)
+        GP_RETURN_IF_FAILED(gp_placement_find(pipeline, session->options.processes, session->process, err));
     return gp_links_find(pipeline, session->options.processes, session->process, &session->links, err);
 }
 

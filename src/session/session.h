@@ -29,8 +29,8 @@ typedef enum gp_profiling {
 
 /* What the command line asks for beyond the configuration. */
 typedef struct gp_session_options {
-    /* Not NULL: this session predicts. It has these weights in place of train.init, no training, and its data.eval
-     * needs no targets. Borrowed for the call. */
+    /* Not NULL: this session predicts, in one process. It has these weights in place of train.init, no training, and
+     * its data.eval needs no targets. Borrowed for the call. */
     const char *weights;
     int processes, rank; /* of a run with several; 0: this process alone, or what the ranks of the devices need */
     /* Not NULL: this process follows another one, which knows how many samples of training and evaluation data there

@@ -1,6 +1,7 @@
 #include "train/follow.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "config/tree.h"
@@ -13,6 +14,7 @@
 typedef struct follower {
     gp_processes *processes;
     gp_opening opening;
+    gp_phase *phase; /* of the configuration that holds, or comes to hold */
     gp_session *session;
     gp_run *run;
     gp_loader *training, *evaluation; /* NULL: none, or not needed */
@@ -92,8 +94,14 @@ static gp_status open_session(follower *f, gp_error *err) {
                                         .profiling = GP_PROFILING_NONE};
     GP_RETURN_IF_FAILED(gp_yaml_parse(f->opening.text, strlen(f->opening.text), like.path, &document, err));
     GP_RETURN_IF_FAILED(gp_config_read(&like, &document, true, &config, err));
+    gp_status status =
+        gp_phase_apply(f->phase, gp_config_phase(config, gp_config_changes_until(config, f->opening.phase)), err);
+    if (status != GP_OK) {
+        gp_config_destroy(&config);
+        return status;
+    }
     GP_RETURN_IF_FAILED(gp_session_open(&config, &options, &f->session, err));
-    GP_RETURN_IF_FAILED(gp_opening_check(&f->opening, f->session->plan, err));
+    GP_RETURN_IF_FAILED(gp_phase_check(f->phase, &f->opening, f->session->plan, err));
     return gp_session_check_machine(f->session, err);
 }
 
@@ -124,6 +132,25 @@ static void close_run(follower *f) {
     gp_run_destroy(&f->run);
 }
 
+static gp_status receive_phase(follower *f, gp_error *err) {
+    gp_cancel cancel;
+    GP_RETURN_IF_FAILED(gp_cancel_init(&cancel, err));
+    gp_processes_watch(f->processes, &cancel);
+    gp_status status = gp_phase_receive(gp_processes_wire(f->processes), &cancel, f->phase, err);
+    gp_processes_watch(f->processes, NULL);
+    gp_cancel_fini(&cancel);
+    return status;
+}
+
+/* To the next configuration. */
+static gp_status change(follower *f, gp_error *err) {
+    gp_session *session = f->session;
+    GP_RETURN_IF_FAILED(receive_phase(f, err));
+    GP_RETURN_IF_FAILED(gp_phase_apply(f->phase, gp_config_phase(session->whole, session->changes + 1), err));
+    GP_RETURN_IF_FAILED(gp_session_change(session, err));
+    return gp_phase_check(f->phase, &f->opening, session->plan, err);
+}
+
 static gp_status follow(follower *f, gp_error *err) {
     int64_t step = f->opening.step;
     for (bool goes_on = true; goes_on;) {
@@ -132,7 +159,7 @@ static gp_status follow(follower *f, gp_error *err) {
         GP_RETURN_IF_FAILED(gp_run_follow(f->run, &feed, &goes_on, err));
         close_run(f);
         step = f->session->until;
-        if (goes_on) GP_RETURN_IF_FAILED(gp_session_change(f->session, err));
+        if (goes_on) GP_RETURN_IF_FAILED(change(f, err));
     }
     return GP_OK;
 }
@@ -149,12 +176,16 @@ static gp_status receive_opening(follower *f, gp_error *err) {
 
 gp_status gp_follow(gp_processes *processes, gp_error *err) {
     follower f = {.processes = processes};
-    gp_status status = receive_opening(&f, err);
+    gp_status status = GP_NEW(&f.phase, 1, err);
+    if (status == GP_OK) status = receive_opening(&f, err);
+    if (status == GP_OK) gp_processes_begin_run(processes);
+    if (status == GP_OK) status = receive_phase(&f, err);
     if (status == GP_OK) gp_processes_set_timeout(processes, f.opening.timeout);
     if (status == GP_OK) status = open_session(&f, err);
     if (status == GP_OK) status = follow(&f, err);
     close_run(&f);
     gp_session_close(&f.session);
     gp_opening_fini(&f.opening);
+    free(f.phase);
     return status == GP_OK ? GP_OK : gp_error_context(err, "process %d: ", gp_processes_wire(processes)->rank);
 }

@@ -9,14 +9,15 @@
 #include "config/tree.h"
 #include "plan/identity.h"
 
-enum { TAG_HEAD, TAG_TEXT };
+enum { TAG_HEAD, TAG_TEXT, TAG_PHASE };
 
 typedef struct head {
     char version[32];
     uint64_t bytes; /* of the text */
     int64_t samples[2], phase, step;
-    uint64_t identity, norms;
+    uint64_t norms;
     double timeout;
+    char libraries[GP_LIBRARIES_TEXT];
     gp_path folder;
 } head;
 
@@ -25,16 +26,15 @@ static void set_version(char version[32]) {
     snprintf(version, 32, "%s", GP_VERSION);
 }
 
-static gp_status send_to_all(gp_processes *processes, const head *its, const char *text, gp_error *err) {
+/* A part of the opening to all others. */
+static gp_status send_to_all(gp_processes *processes, uint32_t tag, const void *bytes, size_t count, gp_error *err) {
     gp_wire *wire = gp_processes_wire(processes);
     gp_cancel cancel;
     GP_RETURN_IF_FAILED(gp_cancel_init(&cancel, err));
     gp_processes_watch(processes, &cancel);
     gp_status status = GP_OK;
-    for (int p = 1; p < wire->processes && status == GP_OK; p++) {
-        status = gp_wire_send_now(wire, p, TAG_HEAD, its, sizeof *its, &cancel, err);
-        if (status == GP_OK) status = gp_wire_send_now(wire, p, TAG_TEXT, text, its->bytes, &cancel, err);
-    }
+    for (int p = 1; p < wire->processes && status == GP_OK; p++)
+        status = gp_wire_send_now(wire, p, tag, bytes, count, &cancel, err);
     gp_processes_watch(processes, NULL);
     gp_cancel_fini(&cancel);
     return status;
@@ -48,18 +48,20 @@ gp_status gp_opening_send(gp_trainer *t, gp_error *err) {
     head its = {.samples = {session->train_samples, session->eval_samples},
                 .phase = session->options.step,
                 .step = resume ? resume->snapshot.reached.step : 0,
-                .identity = gp_identity_plan(session->plan),
                 .norms = session->options.norms,
                 .timeout = session->config->pipeline.timeout};
     set_version(its.version);
+    memcpy(its.libraries, t->libraries, sizeof its.libraries);
     if (!realpath(t->options->folder, its.folder.text))
         snprintf(its.folder.text, sizeof its.folder.text, "%s", t->options->folder);
     GP_RETURN_IF_FAILED(gp_config_text(session->whole, &text, err));
     its.bytes = strlen(text);
     gp_processes_set_timeout(t->options->processes, its.timeout);
-    gp_status status = send_to_all(t->options->processes, &its, text, err);
+    gp_processes_begin_run(t->options->processes);
+    gp_status status = send_to_all(t->options->processes, TAG_HEAD, &its, sizeof its, err);
+    if (status == GP_OK) status = send_to_all(t->options->processes, TAG_TEXT, text, its.bytes, err);
     free(text);
-    return status;
+    return status == GP_OK ? gp_phase_send(t, err) : status;
 }
 
 gp_status gp_opening_receive(gp_wire *wire, const gp_cancel *cancel, gp_opening *out, gp_error *err) {
@@ -88,8 +90,9 @@ gp_status gp_opening_receive(gp_wire *wire, const gp_cancel *cancel, gp_opening 
                         .phase = its.phase,
                         .step = its.step,
                         .norms = its.norms != 0,
-                        .identity = its.identity,
                         .timeout = its.timeout};
+    its.libraries[sizeof its.libraries - 1] = '\0';
+    memcpy(out->libraries, its.libraries, sizeof its.libraries);
     return GP_OK;
 }
 
@@ -98,11 +101,56 @@ void gp_opening_fini(gp_opening *opening) {
     opening->text = NULL;
 }
 
-gp_status gp_opening_check(const gp_opening *opening, const gp_plan *plan, gp_error *err) {
+/* ---- the plan of a configuration --------------------------------------------------------------------------------- */
+
+gp_status gp_phase_send(gp_trainer *t, gp_error *err) {
+    const gp_session *session = t->session;
+    gp_phase *its = NULL;
+    if (!t->options->processes) return GP_OK;
+    GP_RETURN_IF_FAILED(GP_NEW(&its, 1, err));
+    its->identity = gp_identity_plan(session->plan);
+    its->count = session->plan->stages->numbers;
+    memcpy(its->layers, session->layers, (size_t)its->count * sizeof *its->layers);
+    gp_status status = send_to_all(t->options->processes, TAG_PHASE, its, sizeof *its, err);
+    free(its);
+    return status;
+}
+
+gp_status gp_phase_receive(gp_wire *wire, const gp_cancel *cancel, gp_phase *out, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_wire_receive_now(wire, 0, TAG_PHASE, out, sizeof *out, cancel, err));
+    bool good = out->count >= 1 && out->count <= GP_MAX_STAGES;
+    for (int s = 0; good && s < out->count; s++) good = out->layers[s] >= 1 && out->layers[s] <= INT32_MAX;
+    return good ? GP_OK : gp_fail(err, GP_INTERNAL, "process 0 sent a balance that is none");
+}
+
+gp_status gp_phase_apply(const gp_phase *phase, gp_config *config, gp_error *err) {
+    int64_t *layers = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&layers, phase->count, err));
+    memcpy(layers, phase->layers, (size_t)phase->count * sizeof *layers);
+    free(config->pipeline.layers);
+    config->pipeline.layers = layers;
+    config->pipeline.layers_count = phase->count;
+    config->pipeline.balance = GP_BALANCE_LAYERS;
+    return GP_OK;
+}
+
+static bool has_replicas(const gp_plan *plan) {
+    for (int s = 0; s < plan->stages->count; s++)
+        if (plan->stages->stage[s].replicas > 1) return true;
+    return false;
+}
+
+gp_status gp_phase_check(const gp_phase *phase, const gp_opening *opening, const gp_plan *plan, gp_error *err) {
+    char libraries[GP_LIBRARIES_TEXT];
     uint64_t own = gp_identity_plan(plan);
-    if (own == opening->identity) return GP_OK;
+    gp_device_libraries(plan->devices, plan->workers, libraries);
+    if (has_replicas(plan) && strcmp(libraries, opening->libraries) != 0)
+        return gp_fail(err, GP_UNSUPPORTED,
+                       "it computes with %s, but process 0 with %s: replicas of a stage must compute alike", libraries,
+                       opening->libraries);
+    if (own == phase->identity) return GP_OK;
     return gp_fail(err, GP_INTERNAL,
-                   "process %d made another plan (%016" PRIx64 ") than process 0 (%016" PRIx64
-                   ") from the same configuration; do all hosts have the same program?",
-                   plan->rank, own, opening->identity);
+                   "it made another plan (%016" PRIx64 ") than process 0 (%016" PRIx64
+                   ") from the same configuration; do all hosts have the same program and processors?",
+                   own, phase->identity);
 }

@@ -1,5 +1,6 @@
 /* One mini-batch of a run: taken from a loader, and run. */
 #include "base/clock.h"
+#include "pipeline/follow.h"
 #include "train/trainer_internal.h"
 
 bool gp_trainer_stopping(const gp_trainer *t) {
@@ -8,6 +9,7 @@ bool gp_trainer_stopping(const gp_trainer *t) {
 }
 
 void gp_trainer_end_run(gp_trainer *t) {
+    if (t->run) gp_run_dismiss(t->run);
     if (t->options->processes) gp_processes_watch(t->options->processes, NULL);
     gp_run_destroy(&t->run);
 }

@@ -261,7 +261,7 @@ gp_status gp_trainer_open(gp_trainer *t, gp_error *err) {
     t->progress.steps = session->steps;
     if (session->steps > 0) GP_RETURN_IF_FAILED(gp_account_open(session, &t->account, err));
     if (begins) GP_RETURN_IF_FAILED(start_saver(t, err));
-    if (begins) GP_RETURN_IF_FAILED(gp_opening_send(t, err));
+    GP_RETURN_IF_FAILED(begins ? gp_opening_send(t, err) : gp_phase_send(t, err));
     gp_wire *wire = t->options->processes ? gp_processes_wire(t->options->processes) : NULL;
     GP_RETURN_IF_FAILED(gp_run_create_team(session->plan, t->options->hooks, wire, &t->run, err));
     if (wire) gp_processes_watch(t->options->processes, gp_run_cancel(t->run));
@@ -295,7 +295,10 @@ gp_status gp_trainer_start(gp_trainer *t, gp_error *err) {
     GP_RETURN_IF_FAILED(check_disk(t, err));
     GP_RETURN_IF_FAILED(t->options->resume ? go_on(t, t->options->resume, err) : begin(t, err));
     GP_RETURN_IF_FAILED(gp_saver_reserve(t->saver, err)); /* now that the buffer for loading is free */
-    if (t->session->plan->pin && !gp_run_is_pinned(t->run))
+    if (t->session->plan->pin && t->options->processes)
+        gp_progress_warn(&t->progress, "pipeline.pin has no effect with several processes; mpirun pins them itself "
+                                       "(--bind-to core)");
+    else if (t->session->plan->pin && !gp_run_is_pinned(t->run))
         gp_progress_warn(&t->progress,
                          "pipeline.pin: this process may not use a processor for each of its %d threads "
                          "(affinity mask, or CPU quota of its control group), so they are not pinned",

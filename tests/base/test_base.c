@@ -97,9 +97,10 @@ static void test_status_exits(void **state) {
     static const struct {
         gp_status status;
         int exit;
-    } all[] = {{GP_OK, 0},        {GP_USAGE, 2},    {GP_CONFIG, 2},      {GP_DATA, 1},          {GP_IO, 1},
-               {GP_MEMORY, 1},    {GP_DEVICE, 1},   {GP_UNSUPPORTED, 1}, {GP_PROGRAM, 1},       {GP_NUMERIC, 1},
-               {GP_CANCELLED, 1}, {GP_INJECTED, 1}, {GP_INTERNAL, 1},    {GP_INTERRUPTED, 130}, {(gp_status)1000, 1}};
+    } all[] = {{GP_OK, 0},       {GP_USAGE, 2},   {GP_CONFIG, 2},        {GP_DATA, 1},
+               {GP_IO, 1},       {GP_MEMORY, 1},  {GP_DEVICE, 1},        {GP_UNSUPPORTED, 1},
+               {GP_PROGRAM, 1},  {GP_NUMERIC, 1}, {GP_CANCELLED, 1},     {GP_INJECTED, 1},
+               {GP_INTERNAL, 1}, {GP_LOST, 1},    {GP_INTERRUPTED, 130}, {(gp_status)1000, 1}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         assert_int_equal(gp_status_exit(all[i].status), all[i].exit);
     }
