@@ -1,4 +1,6 @@
-/* Inside the reader of safetensors files: what an open file is. */
+/* Inside the reader of safetensors files: what an open file is, and the part of the reader that knows folders.
+ *
+ * The caller that opens a file owns it; any thread may read. */
 #ifndef GP_DATA_SAFETENSORS_INTERNAL_H
 #define GP_DATA_SAFETENSORS_INTERNAL_H
 

@@ -123,11 +123,15 @@ static socklen_t fill_address(struct sockaddr_storage *out, bool six, const unsi
 }
 
 static int port_of(int socket) {
-    struct sockaddr_storage at = {0};
+    union {
+        struct sockaddr any;
+        struct sockaddr_in four;
+        struct sockaddr_in6 six;
+    } at;
     socklen_t length = sizeof at;
-    if (getsockname(socket, (struct sockaddr *)&at, &length) != 0) return 0;
-    return at.ss_family == AF_INET6 ? ntohs(((struct sockaddr_in6 *)(void *)&at)->sin6_port)
-                                    : ntohs(((struct sockaddr_in *)(void *)&at)->sin_port);
+    memset(&at, 0, sizeof at);
+    if (getsockname(socket, &at.any, &length) != 0) return 0;
+    return ntohs(at.any.sa_family == AF_INET6 ? at.six.sin6_port : at.four.sin_port);
 }
 
 gp_status gp_guard_listen(gp_guard_door *out, int *socket, gp_error *err) {

@@ -1,4 +1,5 @@
 gp_test(safetensors "unit;fault" 60 gp_data)
+gp_test(safetensors_folder "unit;fault" 60 gp_data)
 gp_test(idx "unit;fault" 120 gp_data)
 gp_test(tensors "unit" 60 gp_data)
 gp_test(explain "unit" 60 gp_data)
