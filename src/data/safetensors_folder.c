@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "data/safetensors_internal.h"
@@ -19,7 +20,8 @@ static char *index_path(const char *folder, char buffer[ROOM]) {
 
 int gp_safetensors_is_folder(const char *path) {
     struct stat about;
-    return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+    char buffer[ROOM];
+    return stat(path, &about) == 0 && S_ISDIR(about.st_mode) && access(index_path(path, buffer), F_OK) == 0;
 }
 
 static gp_status read_index(const char *path, json_t **out, gp_error *err) {
@@ -106,7 +108,7 @@ static gp_status open_parts(gp_safetensors *out, const json_t *map, const char *
         char part[ROOM];
         size_t before = out->count;
         snprintf(part, sizeof part, "%s/%s", out->file.path, names[p]);
-        if (gp_safetensors_is_folder(part)) return gp_fail(err, GP_DATA, "%s: is a folder, not a file", part);
+        if (gp_safetensors_is_folder(part)) return gp_fail(err, GP_DATA, "%s: is a folder with an index", part);
         GP_RETURN_IF_FAILED(gp_safetensors_open(part, &out->parts[p], err));
         out->part_count++;
         GP_RETURN_IF_FAILED(add_part(out, map, names[p], path, err));
