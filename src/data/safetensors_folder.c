@@ -109,8 +109,10 @@ static gp_status open_parts(gp_safetensors *out, const json_t *map, const char *
         size_t before = out->count;
         snprintf(part, sizeof part, "%s/%s", out->file.path, names[p]);
         if (gp_safetensors_is_folder(part)) return gp_fail(err, GP_DATA, "%s: is a folder with an index", part);
-        GP_RETURN_IF_FAILED(gp_safetensors_open(part, &out->parts[p], err));
+        GP_RETURN_IF_FAILED(GP_NEW(&out->parts[p], 1, err));
         out->part_count++;
+        out->parts[p]->file.fd = -1;
+        GP_RETURN_IF_FAILED(gp_safetensors_open_file(part, out->parts[p], err));
         GP_RETURN_IF_FAILED(add_part(out, map, names[p], path, err));
         for (size_t i = before; i < out->count; i++) out->part_of[i] = (uint32_t)p;
     }
@@ -142,7 +144,7 @@ static const char *name_of(const gp_safetensors *part) {
     return strrchr(part->file.path, '/') + 1;
 }
 
-gp_status gp_safetensors_check_sums(gp_safetensors *folder, gp_error *err) {
+gp_status gp_safetensors_check_folder(gp_safetensors *folder, gp_error *err) {
     const json_t *sums = sums_of(folder->index);
     for (size_t p = 0; p < folder->part_count; p++) {
         gp_safetensors *part = folder->parts[p];
@@ -151,7 +153,7 @@ gp_status gp_safetensors_check_sums(gp_safetensors *folder, gp_error *err) {
         if (!said || !has || strcmp(said, has) != 0)
             return gp_fail(err, GP_DATA, "%s/%s: the checksum of %s is not that of the file", folder->file.path,
                            GP_SAFETENSORS_INDEX, name_of(part));
-        GP_RETURN_IF_FAILED(gp_safetensors_check_sum(part, err));
+        GP_RETURN_IF_FAILED(gp_safetensors_check_file(part, err));
     }
     return GP_OK;
 }

@@ -24,12 +24,15 @@ struct gp_safetensors {
     json_t *index;     /* of a folder */
 };
 
+/* Fill `out`, which is zero but for file.fd: −1. The caller closes it, whatever happens. GP_DATA: the file, or the
+ * index, is missing or broken; the index says other than the files. */
+GP_MUST_USE gp_status gp_safetensors_open_file(const char *path, gp_safetensors *out, gp_error *err);
+GP_MUST_USE gp_status gp_safetensors_open_folder(const char *path, gp_safetensors *out, gp_error *err);
 /* Whether the path is a folder with an index. */
 int gp_safetensors_is_folder(const char *path);
-/* GP_DATA where the index is missing or broken, or says other than the files. */
-GP_MUST_USE gp_status gp_safetensors_open_folder(const char *path, gp_safetensors *out, gp_error *err);
-/* Each file's own checksum, and the one that the index has of it. */
-GP_MUST_USE gp_status gp_safetensors_check_sums(gp_safetensors *folder, gp_error *err);
+/* The checksum of a file; of a folder each file's, and the one that the index has of it. */
+GP_MUST_USE gp_status gp_safetensors_check_file(gp_safetensors *file, gp_error *err);
+GP_MUST_USE gp_status gp_safetensors_check_folder(gp_safetensors *folder, gp_error *err);
 /* Sorts by_name. GP_DATA: two tensors have one name. */
 GP_MUST_USE gp_status gp_safetensors_sort_names(gp_safetensors *file, gp_error *err);
 

@@ -325,7 +325,7 @@ static gp_status order_tensors(gp_safetensors *file, gp_error *err) {
     return check_tiling(file, err);
 }
 
-static gp_status open_file(const char *path, gp_safetensors *file, gp_error *err) {
+gp_status gp_safetensors_open_file(const char *path, gp_safetensors *file, gp_error *err) {
     char *header = NULL;
     gp_status status = gp_data_file_open(path, &file->file, err);
     if (status == GP_OK) status = read_header(file, &header, err);
@@ -333,20 +333,6 @@ static gp_status open_file(const char *path, gp_safetensors *file, gp_error *err
         status = read_members(file, (gp_json_slice){header, (size_t)file->header_bytes}, read_header_member, err);
     free(header);
     return status == GP_OK ? order_tensors(file, err) : status;
-}
-
-gp_status gp_safetensors_open(const char *path, gp_safetensors **out, gp_error *err) {
-    gp_safetensors *file = NULL;
-    GP_RETURN_IF_FAILED(GP_NEW(&file, 1, err));
-    file->file.fd = -1;
-    gp_status status =
-        gp_safetensors_is_folder(path) ? gp_safetensors_open_folder(path, file, err) : open_file(path, file, err);
-    if (status != GP_OK) {
-        gp_safetensors_close(&file);
-        return status;
-    }
-    *out = file;
-    return GP_OK;
 }
 
 void gp_safetensors_close(gp_safetensors **file) {
@@ -433,10 +419,9 @@ static gp_status sum_file(const gp_safetensors *file, char *buffer, size_t size,
     return status;
 }
 
-gp_status gp_safetensors_check_sum(gp_safetensors *file, gp_error *err) {
+gp_status gp_safetensors_check_file(gp_safetensors *file, gp_error *err) {
     enum { CHUNK = 1 << 20, START = sizeof GP_SAFETENSORS_SUMMED - 1 + GP_CHECKSUM_DIGITS };
     char start[START], digits[GP_CHECKSUM_DIGITS], *buffer = NULL;
-    if (file->parts) return gp_safetensors_check_sums(file, err);
     if (file->header_bytes >= START)
         GP_RETURN_IF_FAILED(gp_data_file_read(&file->file, LENGTH_BYTES, START, start, err));
     if (file->header_bytes < START || memcmp(start, GP_SAFETENSORS_SUMMED, sizeof GP_SAFETENSORS_SUMMED - 1) != 0)

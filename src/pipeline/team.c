@@ -7,47 +7,12 @@
 #include "base/memory.h"
 #include "pipeline/far.h"
 #include "pipeline/follow.h"
+#include "pipeline/team_internal.h"
 #include "plan/layer_ticks.h"
-
-enum { TAG_CALL, TAG_LIST, TAG_BLOCK, TAG_REPORT, TAG_FINDING, TAG_SPANS, TAG_TICKS, TAG_CLOCK, TAG_ANSWER, TAGS };
-enum { RECORDS = 1, TICKS = 2, ALIGNS = 4 }; /* flags of a call */
-enum { ALIGN_ROUNDS = 8 };
-
-/* A message. Machines of one run have one order of bytes, since they run the same program. */
-typedef struct call {
-    uint32_t kind, flags;
-    int32_t mini, count;
-    uint64_t seed;
-    uint32_t step, unused;
-    int64_t epoch, index;
-    double rate, divisor;
-} call;
-
-/* One entry of READ and WRITE. */
-typedef struct entry {
-    int32_t param, state;
-} entry;
-
-/* What goes to one of the others. */
-typedef struct outgoing {
-    gp_parcel head, list;
-    call call;
-} outgoing;
-
-struct gp_team {
-    uint32_t tags; /* the first */
-    uint64_t calls;
-    outgoing *to; /* [process] */
-    entry *entries;
-    size_t capacity;
-    gp_recorder *recorder; /* of a process that follows */
-    bool over;             /* process 0 has called for the end */
-    int64_t *offsets;      /* [process] its clock less that of process 0; NULL: not known yet */
-};
 
 /* ---- open, close ------------------------------------------------------------------------------------------------- */
 
-static int most_entries(const gp_plan *plan) {
+int gp_team_entries(const gp_plan *plan) {
     return plan->graph->param_count * (1 + plan->update.states);
 }
 
@@ -56,24 +21,20 @@ gp_status gp_team_open(gp_run *run, gp_error *err) {
     if (!run->wire) return GP_OK;
     GP_RETURN_IF_FAILED(GP_NEW(&run->team, 1, err));
     run->team->tags = gp_far_tags(plan);
-    if (run->team->tags + TAGS > run->wire->tags)
+    if (run->team->tags + GP_TEAM_TAGS > run->wire->tags)
         return gp_fail(err, GP_UNSUPPORTED,
                        "the run has %u kinds of messages between processes, but %s allows only %u; give it fewer "
                        "micro-batches or stages",
-                       run->team->tags + TAGS, run->wire->kind->name, run->wire->tags);
+                       run->team->tags + GP_TEAM_TAGS, run->wire->kind->name, run->wire->tags);
     size_t processes = (size_t)plan->processes;
-    run->team->to = aligned_alloc(_Alignof(outgoing), processes * sizeof(outgoing));
+    run->team->to = aligned_alloc(_Alignof(gp_outgoing), processes * sizeof(gp_outgoing));
     if (!run->team->to) return gp_fail(err, GP_MEMORY, "out of memory: calls to %d processes", plan->processes);
-    memset(run->team->to, 0, processes * sizeof(outgoing));
+    memset(run->team->to, 0, processes * sizeof(gp_outgoing));
     for (size_t p = 0; p < processes; p++) {
         gp_parcel_init(&run->team->to[p].head);
         gp_parcel_init(&run->team->to[p].list);
     }
-    return GP_NEW(&run->team->entries, most_entries(plan), err);
-}
-
-static uint32_t tag(const gp_run *run, uint32_t which) {
-    return run->team->tags + which;
+    return GP_NEW(&run->team->entries, gp_team_entries(plan), err);
 }
 
 static bool calls(const gp_run *run) {
@@ -108,12 +69,12 @@ void gp_team_close(gp_run *run) {
 /* The clock of a process, from the exchange that took the least time: it lies in its middle. */
 static gp_status find_offset(gp_run *run, int process, int64_t *out, gp_error *err) {
     uint64_t least = UINT64_MAX;
-    for (int round = 0; round < ALIGN_ROUNDS; round++) {
+    for (int round = 0; round < GP_ALIGN_ROUNDS; round++) {
         uint64_t theirs, began = gp_clock();
-        GP_RETURN_IF_FAILED(
-            gp_wire_send_now(run->wire, process, tag(run, TAG_CLOCK), &began, sizeof began, &run->cancel, err));
-        GP_RETURN_IF_FAILED(
-            gp_wire_receive_now(run->wire, process, tag(run, TAG_CLOCK), &theirs, sizeof theirs, &run->cancel, err));
+        GP_RETURN_IF_FAILED(gp_wire_send_now(run->wire, process, gp_team_tag_of(run, GP_TAG_CLOCK), &began,
+                                             sizeof began, &run->cancel, err));
+        GP_RETURN_IF_FAILED(gp_wire_receive_now(run->wire, process, gp_team_tag_of(run, GP_TAG_CLOCK), &theirs,
+                                                sizeof theirs, &run->cancel, err));
         uint64_t took = gp_clock() - began;
         if (took >= least) continue;
         least = took;
@@ -122,13 +83,14 @@ static gp_status find_offset(gp_run *run, int process, int64_t *out, gp_error *e
     return GP_OK;
 }
 
-static gp_status tell_clock(gp_run *run, gp_error *err) {
-    for (int round = 0; round < ALIGN_ROUNDS; round++) {
+gp_status gp_team_tell_clock(gp_run *run, gp_error *err) {
+    for (int round = 0; round < GP_ALIGN_ROUNDS; round++) {
         uint64_t now;
         GP_RETURN_IF_FAILED(
-            gp_wire_receive_now(run->wire, 0, tag(run, TAG_CLOCK), &now, sizeof now, &run->cancel, err));
+            gp_wire_receive_now(run->wire, 0, gp_team_tag_of(run, GP_TAG_CLOCK), &now, sizeof now, &run->cancel, err));
         now = gp_clock();
-        GP_RETURN_IF_FAILED(gp_wire_send_now(run->wire, 0, tag(run, TAG_CLOCK), &now, sizeof now, &run->cancel, err));
+        GP_RETURN_IF_FAILED(
+            gp_wire_send_now(run->wire, 0, gp_team_tag_of(run, GP_TAG_CLOCK), &now, sizeof now, &run->cancel, err));
     }
     return GP_OK;
 }
@@ -144,12 +106,12 @@ static gp_status align_clocks(gp_run *run, gp_error *err) {
 
 static uint32_t flags_of(const gp_run *run, gp_call_kind kind) {
     if (!run->recorder || (kind != GP_CALL_STEP && kind != GP_CALL_DIAGNOSE)) return 0;
-    return RECORDS | (run->recorder->ticks ? TICKS : 0) | (run->team->offsets ? 0 : ALIGNS);
+    return GP_CALL_RECORDS | (run->recorder->ticks ? GP_CALL_TICKS : 0) | (run->team->offsets ? 0 : GP_CALL_ALIGNS);
 }
 
 static gp_status list_entries(gp_run *run, const gp_tensor_copy *copies, int count, gp_error *err) {
-    if (count > most_entries(run->plan)) return gp_fail(err, GP_INTERNAL, "%d tensors are too many", count);
-    for (int i = 0; i < count; i++) run->team->entries[i] = (entry){copies[i].param, copies[i].state};
+    if (count > gp_team_entries(run->plan)) return gp_fail(err, GP_INTERNAL, "%d tensors are too many", count);
+    for (int i = 0; i < count; i++) run->team->entries[i] = (gp_call_entry){copies[i].param, copies[i].state};
     return GP_OK;
 }
 
@@ -157,7 +119,7 @@ gp_status gp_team_call(gp_run *run, gp_call_kind kind, int mini, const gp_step_i
                        const gp_tensor_copy *copies, int count, gp_error *err) {
     gp_team *team = run->team;
     if (!calls(run)) return GP_OK;
-    call its = {.kind = kind, .flags = flags_of(run, kind), .mini = mini, .count = count};
+    gp_call its = {.kind = kind, .flags = flags_of(run, kind), .mini = mini, .count = count};
     if (input) {
         its.seed = input->seed;
         its.step = input->step;
@@ -174,11 +136,12 @@ gp_status gp_team_call(gp_run *run, gp_call_kind kind, int mini, const gp_step_i
     team->calls++;
     for (int p = 1; p < run->plan->processes; p++) {
         team->to[p].call = its;
-        gp_wire_send(run->wire, &team->to[p].head, team->calls, p, tag(run, TAG_CALL), &team->to[p].call, sizeof its);
-        gp_wire_send(run->wire, &team->to[p].list, team->calls, p, tag(run, TAG_LIST), team->entries,
-                     (size_t)count * sizeof(entry));
+        gp_wire_send(run->wire, &team->to[p].head, team->calls, p, gp_team_tag_of(run, GP_TAG_CALL), &team->to[p].call,
+                     sizeof its);
+        gp_wire_send(run->wire, &team->to[p].list, team->calls, p, gp_team_tag_of(run, GP_TAG_LIST), team->entries,
+                     (size_t)count * sizeof(gp_call_entry));
     }
-    return its.flags & ALIGNS ? align_clocks(run, err) : GP_OK;
+    return its.flags & GP_CALL_ALIGNS ? align_clocks(run, err) : GP_OK;
 }
 
 gp_status gp_team_settle(gp_run *run, gp_status status, const gp_error *err) {
@@ -195,9 +158,9 @@ static void move_block(gp_run *run, bool in, const gp_block *block, int home, gp
     int other = at_home ? run->plan->process[block->worker] : home;
     bool receives = in != at_home;
     if (receives)
-        gp_wire_receive(run->wire, parcel, 1, other, tag(run, TAG_BLOCK), block->host, block->bytes);
+        gp_wire_receive(run->wire, parcel, 1, other, gp_team_tag_of(run, GP_TAG_BLOCK), block->host, block->bytes);
     else
-        gp_wire_send(run->wire, parcel, 1, other, tag(run, TAG_BLOCK), block->host, block->bytes);
+        gp_wire_send(run->wire, parcel, 1, other, gp_team_tag_of(run, GP_TAG_BLOCK), block->host, block->bytes);
 }
 
 static gp_status wait_for_blocks(gp_run *run, gp_parcel *parcels, size_t count, gp_error *err) {
@@ -284,26 +247,28 @@ gp_status gp_team_report(gp_run *run, gp_step_scalars *report, gp_error *err) {
     int root = run->team ? plan->process[plan->stage[gp_stages_root(plan->stages)].worker] : 0;
     if (root == 0) return GP_OK;
     if (plan->rank == root)
-        return gp_wire_send_now(run->wire, 0, tag(run, TAG_REPORT), report, sizeof *report, &run->cancel, err);
+        return gp_wire_send_now(run->wire, 0, gp_team_tag_of(run, GP_TAG_REPORT), report, sizeof *report, &run->cancel,
+                                err);
     if (plan->rank > 0) return GP_OK;
-    return gp_wire_receive_now(run->wire, root, tag(run, TAG_REPORT), report, sizeof *report, &run->cancel, err);
+    return gp_wire_receive_now(run->wire, root, gp_team_tag_of(run, GP_TAG_REPORT), report, sizeof *report,
+                               &run->cancel, err);
 }
 
-static size_t count_spans(const gp_run *run, int mini, int worker) {
+size_t gp_team_spans(const gp_run *run, int mini, int worker) {
     return run->plan->minis[mini].programs->worker[worker].count;
 }
 
-static size_t count_ticks(const gp_run *run, int mini, int worker) {
+size_t gp_team_ticks(const gp_run *run, int mini, int worker) {
     return run->recorder->ticks ? gp_mini_ticks(run->plan, &run->plan->minis[mini], worker) : 0;
 }
 
 static gp_status send_spans(gp_run *run, int mini, int worker, gp_error *err) {
     const gp_recorder *recorder = run->recorder;
-    GP_RETURN_IF_FAILED(gp_wire_send_now(run->wire, 0, tag(run, TAG_SPANS), recorder->lanes[worker].spans,
-                                         count_spans(run, mini, worker) * sizeof(gp_span), &run->cancel, err));
-    size_t ticks = count_ticks(run, mini, worker);
+    GP_RETURN_IF_FAILED(gp_wire_send_now(run->wire, 0, gp_team_tag_of(run, GP_TAG_SPANS), recorder->lanes[worker].spans,
+                                         gp_team_spans(run, mini, worker) * sizeof(gp_span), &run->cancel, err));
+    size_t ticks = gp_team_ticks(run, mini, worker);
     return ticks == 0 ? GP_OK
-                      : gp_wire_send_now(run->wire, 0, tag(run, TAG_TICKS), recorder->ticks[worker].times,
+                      : gp_wire_send_now(run->wire, 0, gp_team_tag_of(run, GP_TAG_TICKS), recorder->ticks[worker].times,
                                          ticks * sizeof(uint64_t), &run->cancel, err);
 }
 
@@ -322,17 +287,17 @@ static void place_spans(const gp_run *run, int mini, int worker, gp_span *spans,
 
 static gp_status receive_spans(gp_run *run, int mini, int worker, gp_error *err) {
     gp_lane *lane = &run->recorder->lanes[worker];
-    size_t count = count_spans(run, mini, worker), ticks = count_ticks(run, mini, worker);
+    size_t count = gp_team_spans(run, mini, worker), ticks = gp_team_ticks(run, mini, worker);
     int from = run->plan->process[worker];
     GP_RETURN_IF_FAILED(gp_lane_reserve(lane, count, err));
-    GP_RETURN_IF_FAILED(gp_wire_receive_now(run->wire, from, tag(run, TAG_SPANS), lane->spans + lane->count,
-                                            count * sizeof(gp_span), &run->cancel, err));
+    GP_RETURN_IF_FAILED(gp_wire_receive_now(run->wire, from, gp_team_tag_of(run, GP_TAG_SPANS),
+                                            lane->spans + lane->count, count * sizeof(gp_span), &run->cancel, err));
     place_spans(run, mini, worker, lane->spans + lane->count, count);
     lane->count += count;
     if (ticks == 0) return GP_OK;
     gp_ticks *its = &run->recorder->ticks[worker];
     GP_RETURN_IF_FAILED(gp_ticks_reserve(its, ticks, err));
-    GP_RETURN_IF_FAILED(gp_wire_receive_now(run->wire, from, tag(run, TAG_TICKS), its->times + its->count,
+    GP_RETURN_IF_FAILED(gp_wire_receive_now(run->wire, from, gp_team_tag_of(run, GP_TAG_TICKS), its->times + its->count,
                                             ticks * sizeof(uint64_t), &run->cancel, err));
     for (size_t i = 0; i < ticks; i++) its->times[its->count + i] -= (uint64_t)run->team->offsets[from];
     its->count += ticks;
@@ -369,103 +334,18 @@ static bool is_possible(const gp_run *run, const gp_finding *finding) {
 gp_status gp_team_gather_finding(gp_run *run, gp_finding *finding, gp_error *err) {
     if (!run->team) return GP_OK;
     if (run->plan->rank > 0)
-        return gp_wire_send_now(run->wire, 0, tag(run, TAG_FINDING), finding, sizeof *finding, &run->cancel, err);
+        return gp_wire_send_now(run->wire, 0, gp_team_tag_of(run, GP_TAG_FINDING), finding, sizeof *finding,
+                                &run->cancel, err);
     for (int p = 1; p < run->plan->processes; p++) {
         gp_finding theirs;
-        GP_RETURN_IF_FAILED(
-            gp_wire_receive_now(run->wire, p, tag(run, TAG_FINDING), &theirs, sizeof theirs, &run->cancel, err));
+        GP_RETURN_IF_FAILED(gp_wire_receive_now(run->wire, p, gp_team_tag_of(run, GP_TAG_FINDING), &theirs,
+                                                sizeof theirs, &run->cancel, err));
         if (theirs.found && is_possible(run, &theirs) && gp_finding_is_before(&theirs, finding)) *finding = theirs;
     }
     return GP_OK;
 }
 
-/* ---- the processes that follow ----------------------------------------------------------------------------------- */
-
-/* Nothing that another process says is used before it is found to be of this plan. */
-static gp_status check_call(const gp_run *run, const call *its, gp_error *err) {
-    bool steps = its->kind == GP_CALL_STEP || its->kind == GP_CALL_DIAGNOSE;
-    bool lists = its->kind == GP_CALL_READ || its->kind == GP_CALL_WRITE;
-    bool good = its->kind < GP_CALLS && its->count >= 0 && its->count <= (lists ? most_entries(run->plan) : 0) &&
-                (!steps || (its->mini >= 0 && its->mini < run->plan->mini_count));
-    return good ? GP_OK : gp_fail(err, GP_INTERNAL, "process 0 calls for what this process does not know");
-}
-
-/* A state that the parameter has, in this plan. */
-static bool has_state(const gp_plan *plan, const entry *its) {
-    if (its->param < 0 || its->param >= plan->graph->param_count || its->state < -1) return false;
-    return its->state < (plan->graph->params[its->param].trained ? plan->update.states : 0);
-}
-
-static gp_status receive_list(gp_run *run, int count, gp_tensor_copy *copies, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_wire_receive_now(run->wire, 0, tag(run, TAG_LIST), run->team->entries,
-                                            (size_t)count * sizeof(entry), &run->cancel, err));
-    for (int i = 0; i < count; i++) {
-        const entry *its = &run->team->entries[i];
-        if (!has_state(run->plan, its))
-            return gp_fail(err, GP_INTERNAL, "process 0 calls for a tensor that does not exist");
-        copies[i] = (gp_tensor_copy){its->param, its->state, NULL};
-    }
-    return GP_OK;
-}
-
-static gp_status copy_list(gp_run *run, const call *its, gp_error *err) {
-    gp_tensor_copy *copies = NULL;
-    GP_RETURN_IF_FAILED(GP_NEW(&copies, its->count, err));
-    gp_status status = receive_list(run, its->count, copies, err);
-    if (status == GP_OK)
-        status = its->kind == GP_CALL_READ ? gp_run_read(run, copies, its->count, err)
-                                           : gp_run_write(run, copies, its->count, err);
-    free(copies);
-    return status;
-}
-
-static gp_status make_recorder(gp_run *run, bool ticks, gp_error *err) {
-    gp_team *team = run->team;
-    if (!team->recorder) GP_RETURN_IF_FAILED(gp_recorder_create(run->plan->workers, &team->recorder, err));
-    if (ticks && !team->recorder->ticks) GP_RETURN_IF_FAILED(gp_recorder_add_ticks(team->recorder, err));
-    return GP_OK;
-}
-
-static gp_status record(gp_run *run, const call *its, gp_error *err) {
-    GP_RETURN_IF_FAILED(make_recorder(run, its->flags & TICKS, err));
-    run->recorder = run->team->recorder;
-    for (int w = 0; w < run->plan->workers; w++) {
-        if (gp_run_is_far(run, w)) continue;
-        run->recorder->lanes[w].count = 0;
-        GP_RETURN_IF_FAILED(gp_lane_reserve(&run->recorder->lanes[w], count_spans(run, its->mini, w), err));
-        if (!run->recorder->ticks) continue;
-        run->recorder->ticks[w].count = 0;
-        GP_RETURN_IF_FAILED(gp_ticks_reserve(&run->recorder->ticks[w], count_ticks(run, its->mini, w), err));
-    }
-    return its->flags & ALIGNS ? tell_clock(run, err) : GP_OK;
-}
-
-static gp_status step(gp_run *run, const gp_feed *feed, const call *its, gp_error *err) {
-    const gp_mini_plan *mini = &run->plan->minis[its->mini];
-    gp_step_input input = {.seed = its->seed,
-                           .step = its->step,
-                           .epoch = its->epoch,
-                           .index = its->index,
-                           .rate = its->rate,
-                           .divisor = its->divisor};
-    gp_step_result result;
-    gp_finding finding = {0};
-    if (feed->take)
-        GP_RETURN_IF_FAILED(
-            feed->take(feed->context, mini->training, its->epoch, its->index, mini->samples, &input, err));
-    run->recorder = NULL;
-    if (its->flags & RECORDS) GP_RETURN_IF_FAILED(record(run, its, err));
-    if (its->kind == GP_CALL_DIAGNOSE) return gp_run_diagnose(run, its->mini, &input, &finding, err);
-    return gp_run_step(run, its->mini, &input, &result, err);
-}
-
-/* How it went gets to process 0. It is no failure of the run. */
-static gp_status answer(gp_run *run, const gp_feed *feed, const call *its, gp_error *err) {
-    gp_error how = {0};
-    how.status = feed->answer(feed->context, (int)its->step, its->index, &how);
-    if (gp_cancelled(&run->cancel)) return gp_cancel_cause(&run->cancel, err);
-    return gp_wire_send_now(run->wire, 0, tag(run, TAG_ANSWER), &how, sizeof how, &run->cancel, err);
-}
+/* ---- questions --------------------------------------------------------------------------------------------------- */
 
 gp_status gp_run_ask(gp_run *run, int question, int64_t number, gp_error *err) {
     const gp_step_input input = {.step = (uint32_t)question, .index = number};
@@ -477,39 +357,12 @@ gp_status gp_run_answers(gp_run *run, gp_error *failure, gp_error *err) {
     for (int p = 1; p < run->plan->processes; p++) {
         gp_error how;
         GP_RETURN_IF_FAILED(
-            gp_wire_receive_now(run->wire, p, tag(run, TAG_ANSWER), &how, sizeof how, &run->cancel, err));
+            gp_wire_receive_now(run->wire, p, gp_team_tag_of(run, GP_TAG_ANSWER), &how, sizeof how, &run->cancel, err));
         how.text[sizeof how.text - 1] = '\0';
         if (how.status == GP_OK || failure->status != GP_OK) continue;
         gp_fail(failure, how.status > GP_INTERRUPTED ? GP_INTERNAL : how.status, "process %d: %s", p, how.text);
     }
     return GP_OK;
-}
-
-static gp_status obey(gp_run *run, const gp_feed *feed, const call *its, gp_error *err) {
-    switch ((gp_call_kind)its->kind) {
-    case GP_CALL_STEP:
-    case GP_CALL_DIAGNOSE: return step(run, feed, its, err);
-    case GP_CALL_READ:
-    case GP_CALL_WRITE: return copy_list(run, its, err);
-    case GP_CALL_SQUARES: return gp_run_squares(run, NULL, err);
-    case GP_CALL_REFRESH: return gp_run_refresh(run, err);
-    case GP_CALL_ASK: return answer(run, feed, its, err);
-    case GP_CALL_END:
-    case GP_CALL_NEXT:
-    case GP_CALLS: break;
-    }
-    return GP_OK;
-}
-
-gp_status gp_run_follow(gp_run *run, const gp_feed *feed, bool *goes_on, gp_error *err) {
-    for (;;) {
-        call its;
-        GP_RETURN_IF_FAILED(gp_wire_receive_now(run->wire, 0, tag(run, TAG_CALL), &its, sizeof its, &run->cancel, err));
-        GP_RETURN_IF_FAILED(check_call(run, &its, err));
-        *goes_on = its.kind == GP_CALL_NEXT;
-        if (its.kind == GP_CALL_END || its.kind == GP_CALL_NEXT) return GP_OK;
-        GP_RETURN_IF_FAILED(obey(run, feed, &its, err));
-    }
 }
 
 gp_status gp_run_announce_next(gp_run *run, gp_error *err) {
