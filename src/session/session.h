@@ -70,7 +70,7 @@ struct gp_session {
     gp_dataset *train, *eval;            /* NULL: none, or not needed */
     int64_t train_samples, eval_samples; /* of the data; 0: none, or not needed */
     gp_device_spec *devices;
-    int *process; /* [worker] the process that has it */
+    int *process;    /* [worker] the process that has it */
     gp_links *links; /* NULL: the configuration has none */
     gp_schedule schedule;
     gp_schedule_file *schedule_file; /* NULL: the schedule is none of a file */

@@ -67,7 +67,7 @@ static gp_status take(void *context, bool training, int64_t epoch, int64_t index
 
 static void *follow(void *argument) {
     member *own = argument;
-    const gp_feed feed = {&own->h, take};
+    const gp_feed feed = {&own->h, take, NULL};
     bool goes_on = true;
     own->status = gp_run_follow(own->h.run, &feed, &goes_on, &own->err);
     if (own->status == GP_OK && goes_on) own->status = gp_fail(&own->err, GP_INTERNAL, "no other run follows");
