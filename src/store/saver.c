@@ -71,7 +71,6 @@ static void remove_old(const gp_saver *saver, int64_t newest, bool later) {
 }
 
 void gp_saver_tidy(gp_saver *saver, int64_t newest) {
-    gp_snapshot_remove_incomplete(saver->folder);
     remove_old(saver, newest, false);
 }
 

@@ -115,6 +115,7 @@ static void remove_stale(const gp_trainer *t) {
     const gp_file_use use = {is_input, t->session->config};
     gp_file_remove_stale(t->options->folder, gp_folder_is_own_file, &use);
     gp_file_remove_stale(gp_folder_file(t->options->folder, "snapshots").text, gp_snapshot_is_name, &use);
+    gp_snapshot_remove_incomplete(t->options->folder);
 }
 
 static bool saves_by_time(const gp_every *every) {
