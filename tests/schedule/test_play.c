@@ -124,7 +124,7 @@ static void groups_begin_together(void **state) {
             gp_waits *waits = NULL;
             gp_program_queues *queues = NULL;
             const times each = {2, 0, 3, 0};
-            const gp_play_copies copies[4] = {queued, queued, queued, queued};
+            const gp_play_copies one = (gp_play_copies)queued, copies[4] = {one, one, one, one};
             toy_init_replicated(&t, (const int64_t[]){1}, (const int[]){4}, false, 1, NULL, 0);
             for (int s = 0; s < 4; s++) t.stages->stage[s].group = group;
             gp_programs *programs = toy_programs(&t, (toy_run){1, GP_CHECKPOINT_NEVER, false, true});
