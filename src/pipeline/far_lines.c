@@ -279,7 +279,7 @@ gp_status gp_far_lines_wait_own(gp_worker *worker, const gp_mini_plan *mini, con
         const part *own = &its->parts[f];
         bool hit = false;
         gp_move move;
-        if (!own->sent || its->plan->flows[f].from != instr->stage) continue;
+        if (its->plan->flows[f].from != instr->stage || !own->sent) continue; /* other stages may be other workers' */
         for (int i = 0; !hit && gp_instr_move(worker->run->plan, mini, instr, i, &move); i++)
             hit = overlaps(own, worker->arena + move.offset, move.bytes);
         if (hit)
