@@ -20,6 +20,7 @@
 #include "session/inputs.h"
 #include "store/folder.h"
 #include "train/follow.h"
+#include "train/opening.h"
 #include "train/predict.h"
 #include "train/trainer.h"
 
@@ -124,6 +125,7 @@ static gp_status train(run *r, gp_error *err) {
     if (r->goes_on && !r->resume.finished)
         GP_RETURN_IF_FAILED(gp_trace_options_check(&options->trace, from, steps, err));
     if (!r->resume.finished) return train_on(r, err);
+    if (processes) GP_RETURN_IF_FAILED(gp_opening_decline(processes, err));
     if (options->verbosity != GP_QUIET)
         gp_print(stdout,
                  "%s: nothing is left to do: the run has done %" PRId64 " of %" PRId64

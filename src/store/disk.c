@@ -1,5 +1,6 @@
 #include "store/disk.h"
 
+#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +39,17 @@ static uint64_t held_by(const char *path, const char *init) {
     return init && gp_file_is(path, init) ? 0 : gp_size_times((uint64_t)about.st_blocks, BLOCK);
 }
 
+/* The parts of a snapshot of several processes. */
+static uint64_t held_within(const char *folder, const char *init) {
+    uint64_t sum = 0;
+    DIR *entries = opendir(folder);
+    const struct dirent *entry;
+    while (entries && (entry = readdir(entries)) != NULL)
+        sum = gp_size_plus(sum, held_by(gp_folder_file(folder, entry->d_name).text, init));
+    if (entries) closedir(entries);
+    return sum;
+}
+
 uint64_t gp_disk_held(const char *folder, const char *init) {
     static const char *const names[] = {"model.safetensors", "best.safetensors", "config.yaml", "plan.json"};
     uint64_t sum = 0;
@@ -46,7 +58,12 @@ uint64_t gp_disk_held(const char *folder, const char *init) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         sum = gp_size_plus(sum, held_by(gp_folder_file(folder, names[i]).text, init));
     if (gp_snapshot_list(folder, &steps, &count, NULL) != GP_OK) return sum;
-    for (int i = 0; i < count; i++) sum = gp_size_plus(sum, held_by(gp_snapshot_path(folder, steps[i]).text, init));
+    for (int i = 0; i < count; i++) {
+        const gp_path path = gp_snapshot_path(folder, steps[i]);
+        sum = gp_size_plus(sum, held_by(path.text, init));
+        if (strcmp(path.text, gp_snapshot_folder(folder, steps[i]).text) == 0)
+            sum = gp_size_plus(sum, held_within(path.text, init));
+    }
     free(steps);
     return sum;
 }

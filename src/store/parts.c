@@ -169,6 +169,7 @@ gp_status gp_parts_end(const gp_plan *plan, const char *folder, int64_t step, gp
     char *text = index ? json_dumps(index, JSON_INDENT(2)) : NULL;
     if (status == GP_OK) status = text ? gp_file_sync(parent.text, err) : no_memory(err);
     if (status == GP_OK) status = gp_file_replace(path.text, text, err);
+    if (status == GP_OK) status = gp_file_sync(gp_folder_file(folder, "snapshots").text, err);
     free(text);
     json_decref(index);
     json_decref(map);

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -163,16 +164,55 @@ bool gp_snapshot_is_name(const char *name) {
     return step_of(name) >= 0;
 }
 
-/* Only what a run writes there. */
+static const char *skip_digits(const char *text, size_t least) {
+    size_t count = strspn(text, "0123456789");
+    return count >= least ? text + count : NULL;
+}
+
+/* part-00000-of-00002.safetensors, and the index; or a temporary file of one of them (base/replace.h). */
+static bool is_part_name(const char *name) {
+    static const char index[] = GP_SAFETENSORS_INDEX, part[] = "part-", of[] = "-of-", temporary[] = ".tmp-";
+    const char *rest = name;
+    if (strncmp(name, index, sizeof index - 1) == 0) {
+        rest += sizeof index - 1;
+    } else {
+        if (strncmp(rest, part, sizeof part - 1) != 0 || !(rest = skip_digits(rest + sizeof part - 1, 5))) return false;
+        if (strncmp(rest, of, sizeof of - 1) != 0 || !(rest = skip_digits(rest + sizeof of - 1, 5))) return false;
+        if (strncmp(rest, file_end, sizeof file_end - 1) != 0) return false;
+        rest += sizeof file_end - 1;
+    }
+    if (*rest == '\0') return true;
+    if (strncmp(rest, temporary, sizeof temporary - 1) != 0 || !(rest = skip_digits(rest + sizeof temporary - 1, 1)))
+        return false;
+    return *rest == '-' && (rest = skip_digits(rest + 1, 1)) && *rest == '\0';
+}
+
+static bool is_link(const char *path) {
+    struct stat about;
+    return lstat(path, &about) == 0 && S_ISLNK(about.st_mode);
+}
+
+/* Only regular files that a run writes there; never through a link. */
 void gp_snapshot_remove_folder(const char *folder, int64_t step) {
     const gp_path path = gp_snapshot_folder(folder, step);
-    unlink(named(folder, step, "/" GP_SAFETENSORS_INDEX).text);
-    DIR *entries = opendir(path.text);
+    if (is_link(path.text)) {
+        unlink(path.text);
+        return;
+    }
+    int within = open(path.text, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (within < 0) return;
+    unlinkat(within, GP_SAFETENSORS_INDEX, 0);
+    DIR *entries = fdopendir(within);
     const struct dirent *entry;
+    struct stat about;
     while (entries && (entry = readdir(entries)) != NULL)
-        if (strncmp(entry->d_name, "part-", 5) == 0 || strncmp(entry->d_name, GP_SAFETENSORS_INDEX, 17) == 0)
-            unlinkat(dirfd(entries), entry->d_name, 0);
-    if (entries) closedir(entries);
+        if (is_part_name(entry->d_name) && fstatat(within, entry->d_name, &about, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISREG(about.st_mode))
+            unlinkat(within, entry->d_name, 0);
+    if (entries)
+        closedir(entries);
+    else
+        close(within);
     rmdir(path.text);
 }
 
@@ -186,7 +226,8 @@ void gp_snapshot_remove_incomplete(const char *folder) {
     const struct dirent *entry;
     while (entries && (entry = readdir(entries)) != NULL) {
         int64_t step = step_named(entry->d_name, "");
-        if (step >= 0 && !has_index(folder, step)) gp_snapshot_remove_folder(folder, step);
+        bool incomplete = step >= 0 && !has_index(folder, step);
+        if (incomplete && !is_link(gp_snapshot_folder(folder, step).text)) gp_snapshot_remove_folder(folder, step);
     }
     if (entries) closedir(entries);
 }

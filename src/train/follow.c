@@ -71,8 +71,13 @@ static gp_status answer(void *context, int question, int64_t number, gp_error *e
     bool ran;
     switch (question) {
     case GP_ASK_SEES: return gp_parts_check_folder(f->opening.folder.text, f->opening.text, err);
-    case GP_ASK_SAVE:
-        return gp_part_write(f->run, f->session->plan, f->opening.folder.text, number, NULL, NULL, &ran, err);
+    case GP_ASK_SAVE: {
+        gp_status status =
+            gp_part_write(f->run, f->session->plan, f->opening.folder.text, number, NULL, NULL, &ran, err);
+        /* The others would wait for what this process has of their tensors. */
+        if (status != GP_OK && !ran) (void)gp_cancel_raise(gp_run_cancel(f->run), err);
+        return status;
+    }
     default: return gp_fail(err, GP_INTERNAL, "process 0 asks what this process does not know");
     }
 }
@@ -178,6 +183,10 @@ gp_status gp_follow(gp_processes *processes, gp_error *err) {
     follower f = {.processes = processes};
     gp_status status = GP_NEW(&f.phase, 1, err);
     if (status == GP_OK) status = receive_opening(&f, err);
+    if (status == GP_OK && !f.opening.text) {
+        free(f.phase);
+        return GP_OK;
+    }
     if (status == GP_OK) gp_processes_begin_run(processes);
     if (status == GP_OK) status = receive_phase(&f, err);
     if (status == GP_OK) gp_processes_set_timeout(processes, f.opening.timeout);

@@ -64,6 +64,13 @@ gp_status gp_opening_send(gp_trainer *t, gp_error *err) {
     return status == GP_OK ? gp_phase_send(t, err) : status;
 }
 
+/* An opening without a text. */
+gp_status gp_opening_decline(gp_processes *processes, gp_error *err) {
+    head its = {.bytes = 0};
+    set_version(its.version);
+    return send_to_all(processes, TAG_HEAD, &its, sizeof its, err);
+}
+
 gp_status gp_opening_receive(gp_wire *wire, const gp_cancel *cancel, gp_opening *out, gp_error *err) {
     char version[32], *text = NULL;
     head its;
@@ -75,7 +82,9 @@ gp_status gp_opening_receive(gp_wire *wire, const gp_cancel *cancel, gp_opening 
                        "process %d runs version %s of the program, but process 0 runs version %s: install the same on "
                        "all hosts",
                        wire->rank, version, its.version);
-    if (its.bytes == 0 || its.bytes > GP_YAML_MAX_BYTES || its.samples[0] < 0 || its.samples[1] < 0 || its.step < 0)
+    *out = (gp_opening){.text = NULL};
+    if (its.bytes == 0) return GP_OK;
+    if (its.bytes > GP_YAML_MAX_BYTES || its.samples[0] < 0 || its.samples[1] < 0 || its.step < 0)
         return gp_fail(err, GP_INTERNAL, "process 0 sent an opening that is none");
     GP_RETURN_IF_FAILED(GP_NEW(&text, its.bytes + 1, err));
     gp_status status = gp_wire_receive_now(wire, 0, TAG_TEXT, text, its.bytes, cancel, err);

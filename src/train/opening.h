@@ -30,7 +30,9 @@ typedef struct gp_phase {
 
 /* Process 0, after its configuration is resolved. Nothing for a run that is alone. */
 GP_MUST_USE gp_status gp_opening_send(gp_trainer *t, gp_error *err);
-/* The others. GP_UNSUPPORTED: process 0 runs another version of the program. */
+/* Process 0, in place of an opening: there is nothing to run. */
+GP_MUST_USE gp_status gp_opening_decline(gp_processes *processes, gp_error *err);
+/* The others; text NULL: there is nothing to run. GP_UNSUPPORTED: process 0 runs another version of the program. */
 GP_MUST_USE gp_status gp_opening_receive(gp_wire *wire, const gp_cancel *cancel, gp_opening *out, gp_error *err);
 void gp_opening_fini(gp_opening *opening);
 /* Process 0, when the plan of a configuration is made: after the opening, and after each change. */

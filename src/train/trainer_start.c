@@ -78,10 +78,18 @@ static gp_status remove_file(const gp_trainer *t, const char *path, gp_error *er
     return GP_OK;
 }
 
+/* Whether a file is one of a folder's. */
+static bool lies_in(const char *file, const char *folder) {
+    char *its = NULL;
+    bool same = gp_file_folder(file, &its, NULL) == GP_OK && gp_file_is(its, folder);
+    free(its);
+    return same;
+}
+
 static gp_status remove_snapshot(const gp_trainer *t, int64_t step, gp_error *err) {
     const char *folder = t->options->folder, *init = t->session->config->train.init;
     const gp_path path = gp_snapshot_folder(folder, step);
-    if (!(init && gp_file_is(path.text, init))) gp_snapshot_remove_folder(folder, step);
+    if (!(init && (gp_file_is(path.text, init) || lies_in(init, path.text)))) gp_snapshot_remove_folder(folder, step);
     return remove_file(t, gp_snapshot_file(folder, step).text, err);
 }
 

@@ -221,6 +221,10 @@ class Bits(Launched):
         steps = [[line for line in results(run) if line["event"] == "step"] for run in (folder, one)]
         self.assertEqual(*steps)
 
+    def test_a_finished_run_ends_all_processes(self):
+        folder = self.together(2, "--set", "train.save_every=3")
+        self.assertEqual(self.end(self.launch(folder, (2, ["c.yaml", "--set", "train.save_every=3", "--resume"])))[:2], (0, []))
+
     def test_a_timeline_has_all_workers(self):
         names = []
         for processes in (1, 3):

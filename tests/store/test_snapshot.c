@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "session/fixture.h"
 #include "store/saver.h"
@@ -300,6 +301,59 @@ static void only_snapshots_are_listed(void **state) {
     free(steps);
 }
 
+static bool stands(const char *name) {
+    struct stat about;
+    return lstat(fixture_path(name), &about) == 0;
+}
+
+/* Parts that a killed run left go, with their folder; all else stays. */
+static void only_parts_are_removed(void **state) {
+    (void)state;
+    static const char *const gone[] = {
+        "step-00000020/part-00000-of-00002.safetensors",      "step-00000020/part-00001-of-00002.safetensors.tmp-77-0",
+        "step-00000020/model.safetensors.index.json.tmp-7-1", "step-00000020",
+        "step-00000021/part-00001-of-00002.safetensors",
+    };
+    static const char *const kept[] = {
+        "step-00000021/part-of-a-book.txt",
+        "step-00000021/part-00000-of-00002.safetensors.bak",
+        "step-00000021/model.safetensors",
+        "step-00000022/model.safetensors.index.json",
+        "step-00000022/part-00000-of-00001.safetensors",
+        "elsewhere/part-00000-of-00002.safetensors",
+        "step-00000023",
+    };
+    char name[120];
+    if (!stands("run")) assert_int_equal(mkdir(fixture_path("run"), 0777), 0);
+    if (!stands("run/snapshots")) assert_int_equal(mkdir(fixture_path("run/snapshots"), 0777), 0);
+    static const char *const folders[] = {"step-00000020", "step-00000021", "step-00000022", "elsewhere"};
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        snprintf(name, sizeof name, "run/snapshots/%s", folders[i]);
+        assert_int_equal(mkdir(fixture_path(name), 0777), 0);
+    }
+    assert_int_equal(symlink("elsewhere", fixture_path("run/snapshots/step-00000023")), 0);
+    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++) {
+        snprintf(name, sizeof name, "run/snapshots/%s", gone[i]);
+        if (!stands(name)) fixture_write_text(name, "");
+    }
+    for (size_t i = 0; i + 1 < sizeof kept / sizeof *kept; i++) {
+        snprintf(name, sizeof name, "run/snapshots/%s", kept[i]);
+        fixture_write_text(name, "");
+    }
+    gp_snapshot_remove_incomplete(fixture_path("run"));
+    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++) {
+        snprintf(name, sizeof name, "run/snapshots/%s", gone[i]);
+        if (stands(name)) fail_msg("%s is still there", name);
+    }
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        snprintf(name, sizeof name, "run/snapshots/%s", kept[i]);
+        if (!stands(name)) fail_msg("%s is gone", name);
+    }
+    gp_snapshot_remove(fixture_path("run"), 23); /* the link, and nothing behind it */
+    assert_false(stands("run/snapshots/step-00000023"));
+    assert_true(stands("run/snapshots/elsewhere/part-00000-of-00002.safetensors"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_reached_is_read_as_it_stands),
@@ -310,6 +364,7 @@ int main(void) {
         cmocka_unit_test(a_snapshot_wakes_each_worker_once),
         cmocka_unit_test(a_snapshot_without_a_copy_is_the_same),
         cmocka_unit_test(only_snapshots_are_listed),
+        cmocka_unit_test(only_parts_are_removed),
     };
     return cmocka_run_group_tests(tests, make, remove_all);
 }
