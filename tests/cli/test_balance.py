@@ -293,12 +293,12 @@ class Balance(unittest.TestCase):
     def test_limits_of_replicas_name_both(self):
         """Workers count replicas, the list of devices does not."""
         self.write("p.json", profile_of([1] * 8))
-        few, many = "{cpu: {memory: 20KiB}}", "{cpu: {memory: 4GiB}}"
+        few, many = "{cpu: {memory: 4KiB}}", "{cpu: {memory: 4GiB}}"
         for devices, name in ((f"[cpu, {few}]", "worker 1"), (f"[[cpu, cpu], {few}]", "worker 2 (device 1)"),
                               (f"[[cpu, cpu], [{many}, {few}]]", "worker 3 (replica 1 of device 1)")):
             process = self.run_program("--profile", "p.json", "--set", "data.drop_last=true", "--set", "pipeline.micro_batches=2",
                                        "--set", f"pipeline.devices={devices}", "c.yaml")
-            self.assertIn(f"{name} has 20.0 KiB", process.stdout + process.stderr)
+            self.assertIn(f"{name} has 4.00 KiB", process.stdout + process.stderr)
 
     def test_a_cut_that_does_not_fit_says_so(self):
         """A small device gets few layers; the even cut would be faster, if there were room for it."""

@@ -14,7 +14,7 @@ static void write_seed(const char *folder, const gp_emit_request *request) {
     FUZZ_PROMISE(gp_programs_emit(request, &programs, &err) == GP_OK);
     FUZZ_PROMISE(gp_slots_assign(request->stages, programs, NULL, &err) == GP_OK);
     FUZZ_PROMISE(gp_programs_write(programs, &text, &err) == GP_OK);
-    snprintf(path, sizeof path, "%s/s%d-m%d-c%d-l%d-t%d", folder, request->stages->count, request->pieces,
+    snprintf(path, sizeof path, "%s/s%d-m%d-c%d-l%d-t%d", folder, request->stages->count, request->pieces.count,
              request->checkpoint, request->lockstep, request->training);
     FILE *file = fopen(path, "w");
     FUZZ_PROMISE(file && fputs(text, file) >= 0 && fclose(file) == 0);
