@@ -15,29 +15,8 @@
 #include "device/ref/ref.h"
 #include "pipeline/harness.h"
 #include "pipeline/networks.h"
+#include "pipeline/replicas.h"
 #include "schedule/validate.h"
-
-enum { MOST = 4 };
-
-typedef struct layout {
-    int stages;
-    int64_t layers[MOST];
-    int replicas[MOST];
-} layout;
-
-static harness_options options_of(const layout *its) {
-    return (harness_options){.model = network_skips,
-                             .layers = its->layers,
-                             .stages = its->stages,
-                             .replicas = its->replicas,
-                             .kind = &gp_ref_kind,
-                             .real = GP_F64,
-                             .checkpoint = GP_CHECKPOINT_EXCEPT_LAST,
-                             .micro_batches = 3,
-                             .batch = 24,
-                             .last = 12,
-                             .evaluation = 18};
-}
 
 static const gp_schedule schedules[] = {{.kind = GP_SCHEDULE_GPIPE},
                                         {.kind = GP_SCHEDULE_1F1B},
@@ -45,11 +24,11 @@ static const gp_schedule schedules[] = {{.kind = GP_SCHEDULE_GPIPE},
                                         {.kind = GP_SCHEDULE_INTERLEAVED, .chunks = 2},
                                         {.kind = GP_SCHEDULE_ZB_V}};
 enum { SCHEDULES = sizeof schedules / sizeof *schedules };
-static const layout cuts[] = {{2, {6, 11}, {2, 2}}, {4, {2, 3, 4, 8}, {2, 2, 2, 2}}};
+static const replicas_layout cuts[] = {{2, {6, 11}, {2, 2}}, {4, {2, 3, 4, 8}, {2, 2, 2, 2}}};
 
 static harness_options scheduled(int n) {
     bool chunks = schedules[n].kind == GP_SCHEDULE_INTERLEAVED || schedules[n].kind == GP_SCHEDULE_ZB_V;
-    harness_options options = options_of(&cuts[chunks]);
+    harness_options options = replicas_options(network_skips, &cuts[chunks]);
     options.schedule = schedules[n];
     return options;
 }
@@ -76,8 +55,8 @@ static void sizes_change_no_bit(void **state) {
 
 static void cpus_find_the_same(void **state) {
     (void)state;
-    static const layout its = {3, {2, 6, 9}, {3, 1, 2}};
-    harness_options options = options_of(&its);
+    static const replicas_layout its = {3, {2, 6, 9}, {3, 1, 2}};
+    harness_options options = replicas_options(network_skips, &its);
     options.kind = &gp_cpu_kind;
     options.real = GP_F32;
     options.batch = options.last = options.evaluation = 36;
@@ -180,11 +159,11 @@ static void check_parts(const gp_plan *plan, int first, int replicas, int to) {
 
 static void buckets_carry_each_gradient_once(void **state) {
     (void)state;
-    static const layout its = {1, {17}, {3}};
+    static const replicas_layout its = {1, {17}, {3}};
     for (int shards = 0; shards < 2; shards++)
         for (size_t bucket = 64; bucket <= 4096; bucket *= 4) {
             harness h;
-            harness_options options = options_of(&its);
+            harness_options options = replicas_options(network_skips, &its);
             options.batch = options.evaluation = 36, options.last = 27;
             options.bucket = bucket;
             options.shard_optimizer = shards;
@@ -199,9 +178,9 @@ static void buckets_carry_each_gradient_once(void **state) {
 /* Programs without one of their instructions are refused. */
 static void lost_posts_and_collects_are_refused(void **state) {
     (void)state;
-    static const layout its = {1, {17}, {2}};
+    static const replicas_layout its = {1, {17}, {2}};
     harness h;
-    harness_options options = options_of(&its);
+    harness_options options = replicas_options(network_skips, &its);
     gp_error err = {0};
     options.bucket = 500;
     harness_plan(&h, &options);
@@ -264,12 +243,12 @@ static gp_status note(void *context, const gp_site *site, gp_error *err) {
 /* A bucket can be copied before its sender has come to the instruction `post`. */
 static void a_bucket_is_there_before_its_post(void **state) {
     (void)state;
-    static const layout its = {1, {17}, {2}};
+    static const replicas_layout its = {1, {17}, {2}};
     meeting m = {0};
     harness h;
     gp_error err = {0};
     gp_step_result result;
-    harness_options options = options_of(&its);
+    harness_options options = replicas_options(network_skips, &its);
     options.bucket = 500;
     harness_plan(&h, &options);
     m.plan = h.plan;

@@ -18,14 +18,9 @@
 #include "device/ref/ref.h"
 #include "pipeline/harness.h"
 #include "pipeline/networks.h"
+#include "pipeline/replicas.h"
 
-enum { MOST = 4, TEXT = 4096 };
-
-typedef struct layout {
-    int stages;
-    int64_t layers[MOST];
-    int replicas[MOST];
-} layout;
+enum { TEXT = 4096 };
 
 /* The model with a rule for all of its batch norms. */
 static const char *synchronised(char text[TEXT], const char *model, const char *sync) {
@@ -34,86 +29,31 @@ static const char *synchronised(char text[TEXT], const char *model, const char *
 }
 
 /* Micro-batches of 8 and of 7 samples. */
-static harness_options options_of(const char *model, const layout *its) {
-    return (harness_options){.model = model,
-                             .layers = its->layers,
-                             .stages = its->stages,
-                             .replicas = its->replicas,
-                             .kind = &gp_ref_kind,
-                             .real = GP_F64,
-                             .checkpoint = GP_CHECKPOINT_EXCEPT_LAST,
-                             .micro_batches = 3,
-                             .batch = 24,
-                             .last = 21,
-                             .evaluation = 24};
-}
-
-static void must(gp_status status, const gp_error *err) {
-    if (status != GP_OK) fail_msg("%s", err->text);
+static harness_options options_of(const char *model, const replicas_layout *its) {
+    harness_options options = replicas_options(model, its);
+    options.last = 21;
+    options.evaluation = 24;
+    return options;
 }
 
 /* ---- the same as one worker -------------------------------------------------------------------------------------- */
 
-typedef struct results {
-    double *values; /* of all parameters and running statistics */
-    int64_t count;
-    double losses[4], norm;
-} results;
-
-static results train(const harness_options *options, int steps) {
-    harness h;
-    gp_error err = {0};
-    results out = {0};
-    gp_step_result result;
-    harness_plan(&h, options);
-    harness_start(&h, NULL);
-    for (int s = 1; s <= steps; s++) {
-        must(harness_step(&h, s == 3 ? options->last : options->batch, true, (uint32_t)s, &result, &err), &err);
-        out.losses[s - 1] = result.loss_sum;
-        out.norm = result.grad_norm;
-    }
-    must(harness_step(&h, options->evaluation, false, 1, &result, &err), &err);
-    out.losses[3] = result.loss_sum;
-    for (int p = 0; p < h.graph->param_count; p++) {
-        int64_t elements;
-        assert_true(gp_shape_elements(h.graph->params[p].spec.shape, &elements));
-        out.values = realloc(out.values, (size_t)(out.count + elements) * sizeof(double));
-        assert_non_null(out.values);
-        must(gp_run_read(h.run, &(gp_tensor_copy){p, -1, out.values + out.count}, 1, &err), &err);
-        out.count += elements;
-    }
-    harness_end(&h);
-    return out;
-}
-
-static void expect_close(const results *found, const results *expected, const char *what) {
-    assert_int_equal(found->count, expected->count);
-    for (int i = 0; i < 4; i++)
-        if (!(fabs(found->losses[i] - expected->losses[i]) <= 1e-10 * fabs(expected->losses[i])))
-            fail_msg("%s: loss %d is %.17g, not %.17g", what, i, found->losses[i], expected->losses[i]);
-    if (!(fabs(found->norm - expected->norm) <= 1e-10 * fabs(expected->norm)))
-        fail_msg("%s: norm %.17g, not %.17g", what, found->norm, expected->norm);
-    for (int64_t i = 0; i < found->count; i++)
-        if (!(fabs(found->values[i] - expected->values[i]) <= 1e-9 * (1e-3 + fabs(expected->values[i]))))
-            fail_msg("%s: value %lld is %.17g, not %.17g", what, (long long)i, found->values[i], expected->values[i]);
-}
-
 /* `micro_batches`: of one worker, whose batch norm has the statistics of each. */
-static void expect_like_one(const char *model, const char *sync, const layout *its, int64_t batch, int64_t last,
-                            int micro_batches, const char *what) {
+static void expect_like_one(const char *model, const char *sync, const replicas_layout *its, int64_t batch,
+                            int64_t last, int micro_batches, const char *what) {
     char text[TEXT];
-    const layout alone = {1, {0}, {1}};
+    const replicas_layout alone = {1, {0}, {1}};
     harness_options options = options_of(synchronised(text, model, sync), its);
     options.batch = batch, options.last = last, options.evaluation = batch;
     options.norms = true;
-    results found = train(&options, 3);
-    layout one = alone;
+    replicas_results found = replicas_train(&options, 3);
+    replicas_layout one = alone;
     for (int s = 0; s < its->stages; s++) one.layers[0] += its->layers[s];
     options.model = model;
     options.layers = one.layers, options.stages = 1, options.replicas = NULL;
     options.micro_batches = micro_batches;
-    results expected = train(&options, 3);
-    expect_close(&found, &expected, what);
+    replicas_results expected = replicas_train(&options, 3);
+    replicas_expect_close(&found, &expected, what);
     free(found.values);
     free(expected.values);
 }
@@ -128,7 +68,7 @@ static void whole_micro_batches(void **state) {
     (void)state;
     static const struct {
         const char *model;
-        layout its;
+        replicas_layout its;
     } cases[] = {
         {network_skips, {1, {17}, {2}}},
         {network_skips, {2, {6, 11}, {2, 2}}},
@@ -148,7 +88,7 @@ static void whole_micro_batches(void **state) {
 /* The last micro-batch, of 5 samples, is smaller; shares of 8 samples on 3 replicas differ too. */
 static void uneven_micro_batches(void **state) {
     (void)state;
-    static const layout its = {2, {6, 11}, {3, 2}};
+    static const replicas_layout its = {2, {6, 11}, {3, 2}};
     expect_like_one(network_skips, "true", &its, 21, 15, 3, "21 samples"); /* 7, 7, 7: shares of 3, 3 and 1 */
     expect_like_one(network_skips, "true", &its, 23, 15, 3, "23 samples"); /* 8, 8, 7 */
 }
@@ -156,17 +96,17 @@ static void uneven_micro_batches(void **state) {
 /* 3 replicas share 4 samples as 2, 2 and none; 4 share 9 as 3, 3, 3 and none, and then 8 as 2, 2, 2, 2. */
 static void empty_shares_have_no_part(void **state) {
     (void)state;
-    static const layout three = {2, {6, 11}, {3, 2}}, four = {1, {17}, {4}}, both = {2, {6, 11}, {4, 3}};
+    static const replicas_layout three = {2, {6, 11}, {3, 2}}, four = {1, {17}, {4}}, both = {2, {6, 11}, {4, 3}};
     expect_like_one(network_skips, "true", &three, 24, 12, 3, "4 samples");
     expect_like_one(network_skips, "true", &four, 26, 12, 3, "9, 9 and 8 samples");
     expect_like_one(network_skips, "true", &both, 26, 12, 3, "two stages");
-    expect_like_one(network_single, "true", &(layout){1, {6}, {4}}, 13, 8, 3, "5, 5 and 3 samples");
+    expect_like_one(network_single, "true", &(replicas_layout){1, {6}, {4}}, 13, 8, 3, "5, 5 and 3 samples");
 }
 
 /* A group's part of a micro-batch is like a micro-batch. */
 static void groups_are_like_micro_batches(void **state) {
     (void)state;
-    static const layout four = {1, {17}, {4}}, six = {2, {6, 11}, {4, 4}};
+    static const replicas_layout four = {1, {17}, {4}}, six = {2, {6, 11}, {4, 4}};
     expect_like_one(network_skips, "2", &four, 24, 24, 6, "groups of 2");
     expect_like_one(network_skips, "4", &four, 24, 21, 3, "one group of 4");
     expect_like_one(network_skips, "2", &six, 24, 24, 6, "two stages");
@@ -174,14 +114,14 @@ static void groups_are_like_micro_batches(void **state) {
 
 static void single_values_are_enough(void **state) {
     (void)state;
-    static const layout two = {1, {6}, {2}}, three = {2, {2, 4}, {3, 3}};
+    static const replicas_layout two = {1, {6}, {2}}, three = {2, {2, 4}, {3, 3}};
     expect_like_one(network_single, "true", &two, 6, 6, 3, "2 replicas");
     expect_like_one(network_single, "true", &three, 9, 9, 3, "3 replicas");
 }
 
 /* ---- the same bits ----------------------------------------------------------------------------------------------- */
 
-static const layout thrice[] = {
+static const replicas_layout thrice[] = {
     {1, {17}, {3}}, {2, {6, 11}, {3, 3}}, {3, {2, 6, 9}, {3, 3, 3}}, {4, {2, 3, 4, 8}, {3, 3, 3, 3}}};
 
 static void cuts_and_modes_change_no_bit(void **state) {
@@ -212,7 +152,7 @@ static void schedules_change_no_bit(void **state) {
                                             {.kind = GP_SCHEDULE_ZB_H1},
                                             {.kind = GP_SCHEDULE_ZB_H2},
                                             {.kind = GP_SCHEDULE_ZB_V}};
-    static const layout cuts[] = {{2, {6, 11}, {4, 4}}, {4, {2, 3, 4, 8}, {4, 4, 4, 4}}};
+    static const replicas_layout cuts[] = {{2, {6, 11}, {4, 4}}, {4, {2, 3, 4, 8}, {4, 4, 4, 4}}};
     char text[TEXT];
     uint64_t expected = 0;
     for (size_t n = 0; n < sizeof schedules / sizeof *schedules; n++) {
@@ -239,7 +179,7 @@ static gp_status dawdle(void *context, const gp_site *site, gp_error *err) {
 /* Who comes first decides nothing, on the CPU too. */
 static void who_comes_first_changes_no_bit(void **state) {
     (void)state;
-    static const layout its = {3, {2, 6, 9}, {3, 1, 2}};
+    static const replicas_layout its = {3, {2, 6, 9}, {3, 1, 2}};
     const gp_device_kind *kinds[] = {&gp_ref_kind, &gp_cpu_kind};
     char text[TEXT];
     for (int k = 0; k < 2; k++) {
@@ -257,7 +197,7 @@ static void who_comes_first_changes_no_bit(void **state) {
 /* Without replicas `sync` says nothing. */
 static void one_replica_is_as_before(void **state) {
     (void)state;
-    static const layout cuts[] = {{1, {17}, {1}}, {2, {6, 11}, {1, 1}}};
+    static const replicas_layout cuts[] = {{1, {17}, {1}}, {2, {6, 11}, {1, 1}}};
     char text[TEXT];
     for (int c = 0; c < 2; c++) {
         harness_options options = options_of(network_skips, &cuts[c]);
@@ -278,7 +218,7 @@ static size_t exchanges_of(const harness *h, gp_routine_kind kind) {
 /* One in each pass for each batch norm that trains; none of what needs no gradient, to recompute, and to evaluate. */
 static void only_passes_exchange(void **state) {
     (void)state;
-    static const layout its = {1, {17}, {2}}, pictures = {1, {16}, {2}};
+    static const replicas_layout its = {1, {17}, {2}}, pictures = {1, {16}, {2}};
     char text[TEXT];
     harness h;
     harness_options options = options_of(synchronised(text, network_skips, "true"), &its);
@@ -301,7 +241,7 @@ static void only_passes_exchange(void **state) {
                          "layers: [batch_norm, {conv: {out: 4, kernel: 1}}, batch_norm, flatten, linear: 3]\n"
                          "loss: cross_entropy\n"
                          "rules: {batch_norm: {sync: true}}\n",
-                         &(layout){1, {5}, {2}});
+                         &(replicas_layout){1, {5}, {2}});
     options.schedule.kind = GP_SCHEDULE_ZB_H1;
     options.checkpoint = GP_CHECKPOINT_NEVER;
     harness_plan(&h, &options);
@@ -319,7 +259,7 @@ static void only_passes_exchange(void **state) {
  * of another group, has not seen them. */
 static void parts_are_planned(void **state) {
     (void)state;
-    static const layout four = {1, {6}, {4}};
+    static const replicas_layout four = {1, {6}, {4}};
     enum { CHANNELS = 6, BYTES = CHANNELS * sizeof(double) };
     char text[TEXT];
     for (int groups = 0; groups < 2; groups++) {
@@ -366,7 +306,7 @@ static gp_status fail_there(void *context, const gp_site *site, gp_error *err) {
 /* The replicas that wait for a part that never comes end with the cause. */
 static void a_failure_ends_all(void **state) {
     (void)state;
-    static const layout its = {2, {6, 11}, {3, 3}};
+    static const replicas_layout its = {2, {6, 11}, {3, 3}};
     static const gp_instr_op ops[] = {GP_INSTR_FORWARD, GP_INSTR_BACKWARD};
     char text[TEXT];
     for (int worker = 0; worker < 6; worker++)
@@ -392,8 +332,8 @@ static void refuse(const harness_options *options, const char *expected) {
     gp_error err = {0};
     gp_device_spec specs[16];
     for (int i = 0; i < 16; i++) specs[i] = (gp_device_spec){&gp_ref_kind, 0, 1, 0};
-    must(gp_yaml_parse(options->model, strlen(options->model), "m.yaml", &document, &err), &err);
-    must(gp_graph_build(gp_yaml_root(document), &graph, &err), &err);
+    replicas_must(gp_yaml_parse(options->model, strlen(options->model), "m.yaml", &document, &err), &err);
+    replicas_must(gp_graph_build(gp_yaml_root(document), &graph, &err), &err);
     gp_graph_set_types(graph, gp_types_of(GP_F64));
     const gp_mini_size size = {options->batch, true};
     const gp_plan_request request = {.graph = graph,
@@ -415,7 +355,8 @@ static void refuse(const harness_options *options, const char *expected) {
 static void wrong_groups_are_refused(void **state) {
     (void)state;
     char text[TEXT];
-    harness_options options = options_of(synchronised(text, network_single, "4"), &(layout){2, {2, 4}, {4, 6}});
+    harness_options options =
+        options_of(synchronised(text, network_single, "4"), &(replicas_layout){2, {2, 4}, {4, 6}});
     options.batch = 72;
     refuse(&options, "m.yaml:2:51: batch_norm \"4\": sync: 4 does not divide the 6 replicas of stage 1");
 }

@@ -18,33 +18,12 @@
 #include "device/ref/ref.h"
 #include "pipeline/harness.h"
 #include "pipeline/networks.h"
+#include "pipeline/replicas.h"
 #include "schedule/schedule_file.h"
-
-enum { MOST = 4 };
-
-typedef struct layout {
-    int stages;
-    int64_t layers[MOST];
-    int replicas[MOST];
-} layout;
-
-static harness_options options_of(const char *model, const layout *its) {
-    return (harness_options){.model = model,
-                             .layers = its->layers,
-                             .stages = its->stages,
-                             .replicas = its->replicas,
-                             .kind = &gp_ref_kind,
-                             .real = GP_F64,
-                             .checkpoint = GP_CHECKPOINT_EXCEPT_LAST,
-                             .micro_batches = 3,
-                             .batch = 24,
-                             .last = 12,
-                             .evaluation = 18};
-}
 
 /* ---- the same bits ----------------------------------------------------------------------------------------------- */
 
-static const layout twice[] = {
+static const replicas_layout twice[] = {
     {1, {17}, {2}}, {2, {6, 11}, {2, 2}}, {3, {2, 6, 9}, {2, 2, 2}}, {4, {2, 3, 4, 8}, {2, 2, 2, 2}}};
 
 static void cuts_and_modes_change_no_bit(void **state) {
@@ -53,7 +32,7 @@ static void cuts_and_modes_change_no_bit(void **state) {
         uint64_t expected = 0;
         for (size_t c = 0; c < sizeof twice / sizeof *twice; c++)
             for (int mode = 0; mode < 3; mode++) {
-                harness_options options = options_of(network_skips, &twice[c]);
+                harness_options options = replicas_options(network_skips, &twice[c]);
                 options.checkpoint = (gp_checkpoint_mode)mode;
                 options.lockstep = mode == 1;
                 options.norms = norms;
@@ -77,7 +56,7 @@ static void schedules_change_no_bit(void **state) {
     for (size_t i = 0; i < 2 * (sizeof schedules / sizeof *schedules); i++) {
         size_t n = i / 2, norms = i % 2;
         bool chunks = schedules[n].kind == GP_SCHEDULE_INTERLEAVED || schedules[n].kind == GP_SCHEDULE_ZB_V;
-        harness_options options = options_of(network_skips, &twice[chunks ? 3 : 1]);
+        harness_options options = replicas_options(network_skips, &twice[chunks ? 3 : 1]);
         options.schedule = schedules[n];
         options.checkpoint = GP_CHECKPOINT_NEVER;
         options.clip_norm = norms ? 0.5 : 0;
@@ -119,11 +98,11 @@ static char *write_programs(const harness_options *options) {
 /* An order, and programs, each for the stages and for their replicas. */
 static void schedules_of_files_change_no_bit(void **state) {
     (void)state;
-    static const layout layouts[] = {{2, {6, 11}, {2, 2}}, {2, {6, 11}, {3, 1}}};
+    static const replicas_layout layouts[] = {{2, {6, 11}, {2, 2}}, {2, {6, 11}, {3, 1}}};
     static const char first[] = "F0 F1 B0 F2 B1 B2\n", second[] = "F0 B0 F1 B1 F2 B2\n";
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
         char order[200] = "", each[200] = "";
-        harness_options options = options_of(network_skips, &layouts[i]);
+        harness_options options = replicas_options(network_skips, &layouts[i]);
         options.batch = options.last = options.evaluation = 36;
         options.schedule = (gp_schedule){.kind = GP_SCHEDULE_1F1B};
         uint64_t expected = harness_train(&options, NULL, 3);
@@ -177,11 +156,11 @@ static gp_status dawdle(void *context, const gp_site *site, gp_error *err) {
 /* Who comes first decides nothing: with replicas of all numbers, on the CPU too. */
 static void who_comes_first_changes_no_bit(void **state) {
     (void)state;
-    static const layout its = {3, {2, 6, 9}, {3, 1, 2}};
+    static const replicas_layout its = {3, {2, 6, 9}, {3, 1, 2}};
     enum { SAMPLES = 36 };
     const gp_device_kind *kinds[] = {&gp_ref_kind, &gp_cpu_kind};
     for (int k = 0; k < 2; k++) {
-        harness_options options = options_of(network_skips, &its);
+        harness_options options = replicas_options(network_skips, &its);
         options.kind = kinds[k];
         options.real = k ? GP_F32 : GP_F64;
         options.batch = options.last = options.evaluation = SAMPLES;
@@ -195,73 +174,26 @@ static void who_comes_first_changes_no_bit(void **state) {
 
 /* ---- the same as one worker -------------------------------------------------------------------------------------- */
 
-typedef struct results {
-    double *values; /* of all parameters and buffers */
-    int64_t count;
-    double losses[4], norm;
-} results;
-
-static void must(gp_status status, const gp_error *err) {
-    if (status != GP_OK) fail_msg("%s", err->text);
-}
-
-static results train(const harness_options *options, int steps) {
-    harness h;
-    gp_error err = {0};
-    results out = {0};
-    gp_step_result result;
-    harness_plan(&h, options);
-    harness_start(&h, NULL);
-    for (int s = 1; s <= steps; s++) {
-        must(harness_step(&h, s == 3 ? options->last : options->batch, true, (uint32_t)s, &result, &err), &err);
-        out.losses[s - 1] = result.loss_sum;
-        out.norm = result.grad_norm;
-    }
-    must(harness_step(&h, options->evaluation, false, 1, &result, &err), &err);
-    out.losses[3] = result.loss_sum;
-    for (int p = 0; p < h.graph->param_count; p++) {
-        int64_t elements;
-        assert_true(gp_shape_elements(h.graph->params[p].spec.shape, &elements));
-        out.values = realloc(out.values, (size_t)(out.count + elements) * sizeof(double));
-        assert_non_null(out.values);
-        must(gp_run_read(h.run, &(gp_tensor_copy){p, -1, out.values + out.count}, 1, &err), &err);
-        out.count += elements;
-    }
-    harness_end(&h);
-    return out;
-}
-
-static void expect_close(const results *found, const results *expected, const char *what) {
-    assert_int_equal(found->count, expected->count);
-    for (int i = 0; i < 4; i++)
-        if (!(fabs(found->losses[i] - expected->losses[i]) <= 1e-10 * fabs(expected->losses[i])))
-            fail_msg("%s: loss %d is %.17g, not %.17g", what, i, found->losses[i], expected->losses[i]);
-    if (!(fabs(found->norm - expected->norm) <= 1e-10 * fabs(expected->norm)))
-        fail_msg("%s: norm %.17g, not %.17g", what, found->norm, expected->norm);
-    for (int64_t i = 0; i < found->count; i++)
-        if (!(fabs(found->values[i] - expected->values[i]) <= 1e-9 * (1e-3 + fabs(expected->values[i]))))
-            fail_msg("%s: value %lld is %.17g, not %.17g", what, (long long)i, found->values[i], expected->values[i]);
-}
-
 /* One worker with as many micro-batches as there are shares: batch norm's statistics too are those of the shares. */
 static void shares_are_like_micro_batches(void **state) {
     (void)state;
-    static const layout cuts[] = {{1, {17}, {2}}, {2, {6, 11}, {2, 2}}, {3, {2, 6, 9}, {2, 2, 2}}, {1, {17}, {4}}};
+    static const replicas_layout cuts[] = {
+        {1, {17}, {2}}, {2, {6, 11}, {2, 2}}, {3, {2, 6, 9}, {2, 2, 2}}, {1, {17}, {4}}};
     for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++)
         for (int norms = 0; norms < 2; norms++) {
             char what[40];
-            harness_options options = options_of(network_skips, &cuts[c]);
+            harness_options options = replicas_options(network_skips, &cuts[c]);
             options.micro_batches = 3;
             options.batch = 24, options.last = 12, options.evaluation = 24;
             options.norms = norms;
             options.clip_norm = norms ? 0.1 : 0;
-            results found = train(&options, 3);
-            static const layout alone = {1, {17}, {1}};
+            replicas_results found = replicas_train(&options, 3);
+            static const replicas_layout alone = {1, {17}, {1}};
             options.layers = alone.layers, options.stages = 1, options.replicas = NULL;
             options.micro_batches = 3 * cuts[c].replicas[0];
-            results expected = train(&options, 3);
+            replicas_results expected = replicas_train(&options, 3);
             snprintf(what, sizeof what, "cut %zu, norms %d", c, norms);
-            expect_close(&found, &expected, what);
+            replicas_expect_close(&found, &expected, what);
             free(found.values);
             free(expected.values);
         }
@@ -270,24 +202,24 @@ static void shares_are_like_micro_batches(void **state) {
 /* Without batch norm nothing depends on how a micro-batch is shared out; shares here differ. */
 static void uneven_shares_find_the_same(void **state) {
     (void)state;
-    static const layout cuts[] = {{1, {9}, {3}},
-                                  {2, {4, 5}, {2, 1}},
-                                  {2, {4, 5}, {1, 3}},
-                                  {3, {2, 3, 4}, {3, 2, 1}},
-                                  {3, {2, 3, 4}, {2, 4, 3}},
-                                  {4, {2, 2, 2, 3}, {1, 3, 1, 2}}};
+    static const replicas_layout cuts[] = {{1, {9}, {3}},
+                                           {2, {4, 5}, {2, 1}},
+                                           {2, {4, 5}, {1, 3}},
+                                           {3, {2, 3, 4}, {3, 2, 1}},
+                                           {3, {2, 3, 4}, {2, 4, 3}},
+                                           {4, {2, 2, 2, 3}, {1, 3, 1, 2}}};
     for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++) {
         char what[40];
-        harness_options options = options_of(network_vectors, &cuts[c]);
+        harness_options options = replicas_options(network_vectors, &cuts[c]);
         options.batch = 42, options.last = 33,
         options.evaluation = 41; /* micro-batches of 14, 11, and 14 and 13 samples */
         options.norms = true;
-        results found = train(&options, 3);
-        static const layout alone = {1, {9}, {1}};
+        replicas_results found = replicas_train(&options, 3);
+        static const replicas_layout alone = {1, {9}, {1}};
         options.layers = alone.layers, options.stages = 1, options.replicas = NULL;
-        results expected = train(&options, 3);
+        replicas_results expected = replicas_train(&options, 3);
         snprintf(what, sizeof what, "layout %zu", c);
-        expect_close(&found, &expected, what);
+        replicas_expect_close(&found, &expected, what);
         free(found.values);
         free(expected.values);
     }
@@ -301,10 +233,10 @@ static void uneven_shares_find_the_same(void **state) {
 static void empty_shares_are_no_terms(void **state) {
     (void)state;
     static const int64_t sizes[][3] = {{9, 5, 2}, {13, 9, 5}, {13, 2, 9}, {6, 6, 5}, {2, 1, 1}};
-    static const layout alone = {1, {17}, {1}}, cuts[] = {{1, {17}, {4}}, {3, {2, 6, 9}, {4, 4, 4}}};
+    static const replicas_layout alone = {1, {17}, {1}}, cuts[] = {{1, {17}, {4}}, {3, {2, 6, 9}, {4, 4, 4}}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i += (size_t)test_pick(2, 1, 1))
         for (int norms = 0; norms < 2; norms++) {
-            harness_options options = options_of(network_skips, &alone);
+            harness_options options = replicas_options(network_skips, &alone);
             options.schedule = (gp_schedule){.kind = GP_SCHEDULE_1F1B};
             options.micro_batches = 4;
             options.batch = sizes[i][0], options.last = sizes[i][1], options.evaluation = sizes[i][2];
@@ -313,7 +245,7 @@ static void empty_shares_are_no_terms(void **state) {
             uint64_t expected = harness_train(&options, NULL, 6);
             options.micro_batches = 1;
             for (size_t c = 0; c < 2 * (sizeof cuts / sizeof *cuts); c++) {
-                const layout *cut = &cuts[c / 2];
+                const replicas_layout *cut = &cuts[c / 2];
                 options.shard_optimizer = c % 2;
                 options.stages = cut->stages, options.layers = cut->layers, options.replicas = cut->replicas;
                 if (harness_train(&options, NULL, 6) != expected)
@@ -324,14 +256,14 @@ static void empty_shares_are_no_terms(void **state) {
 
 /* Micro-batches of 9 and 8, 7 and 6, 3 and 2 samples for 4 replicas: the last one has samples of the second, of the
  * first and of neither of them. */
-static harness_options with_empty_shares(const layout *its) {
-    harness_options options = options_of(network_skips, its);
+static harness_options with_empty_shares(const replicas_layout *its) {
+    harness_options options = replicas_options(network_skips, its);
     options.micro_batches = 2;
     options.batch = 17, options.last = 13, options.evaluation = 5;
     return options;
 }
 
-static const layout fourfold[] = {
+static const replicas_layout fourfold[] = {
     {1, {17}, {4}}, {2, {6, 11}, {4, 4}}, {3, {2, 6, 9}, {4, 4, 4}}, {4, {2, 3, 4, 8}, {4, 4, 4, 4}}};
 
 static void empty_shares_change_no_bit_of_another_cut(void **state) {
@@ -374,12 +306,13 @@ static void empty_shares_change_no_bit_of_another_schedule(void **state) {
     }
 }
 
-/* Some stages have empty shares and others not: in every mode and schedule with the same bits, whoever comes first. */
+/* Some stages have empty shares and others do not. Neither mode, schedule nor order of arrival changes a bit. */
 static void some_stages_have_empty_shares(void **state) {
     (void)state;
-    static const layout cuts[] = {{3, {2, 3, 4}, {1, 4, 2}}, {3, {2, 3, 4}, {4, 1, 3}}, {3, {2, 3, 4}, {2, 3, 4}}};
+    static const replicas_layout cuts[] = {
+        {3, {2, 3, 4}, {1, 4, 2}}, {3, {2, 3, 4}, {4, 1, 3}}, {3, {2, 3, 4}, {2, 3, 4}}};
     for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++) {
-        static const layout alone = {1, {9}, {1}};
+        static const replicas_layout alone = {1, {9}, {1}};
         static const gp_schedule_kind kinds[] = {GP_SCHEDULE_GPIPE, GP_SCHEDULE_1F1B, GP_SCHEDULE_ZB_H1,
                                                  GP_SCHEDULE_ZB_H2};
         uint64_t expected[2] = {0}; /* of gpipe, of others */
@@ -397,11 +330,11 @@ static void some_stages_have_empty_shares(void **state) {
             if (!expected[i % 4 > 0]) expected[i % 4 > 0] = found;
             if (found != expected[i % 4 > 0]) fail_msg("cut %zu, way %d: other bits", c, i);
         }
-        results found = train(&options, 3);
+        replicas_results found = replicas_train(&options, 3);
         options.layers = alone.layers, options.stages = 1, options.replicas = NULL;
-        results wanted = train(&options, 3);
+        replicas_results wanted = replicas_train(&options, 3);
         snprintf(what, sizeof what, "cut %zu", c);
-        expect_close(&found, &wanted, what);
+        replicas_expect_close(&found, &wanted, what);
         free(found.values);
         free(wanted.values);
     }
@@ -450,7 +383,7 @@ static void empty_shares_are_not_copied(void **state) {
 /* What evaluations keep of the prediction, of each sample. */
 static void predictions_leave_out_empty_shares(void **state) {
     (void)state;
-    static const layout cuts[] = {{1, {9}, {1}}, {1, {9}, {4}}, {2, {4, 5}, {1, 4}}};
+    static const replicas_layout cuts[] = {{1, {9}, {1}}, {1, {9}, {4}}, {2, {4, 5}, {1, 4}}};
     enum { SAMPLES = 5, MOST_VALUES = 64 };
     double expected[MOST_VALUES] = {0};
     for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++) {
@@ -463,8 +396,8 @@ static void predictions_leave_out_empty_shares(void **state) {
         options.predict = true;
         harness_plan(&h, &options);
         harness_start(&h, NULL);
-        must(harness_step(&h, SAMPLES, false, 1, &result, &err), &err);
-        must(gp_run_prediction(h.run, gp_plan_find(h.plan, false, SAMPLES), found, &err), &err);
+        replicas_must(harness_step(&h, SAMPLES, false, 1, &result, &err), &err);
+        replicas_must(gp_run_prediction(h.run, gp_plan_find(h.plan, false, SAMPLES), found, &err), &err);
         if (c == 0) memcpy(expected, found, sizeof found);
         assert_memory_equal(found, expected, sizeof found);
         harness_end(&h);

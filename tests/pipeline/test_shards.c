@@ -18,14 +18,7 @@
 #include "device/ref/ref.h"
 #include "pipeline/harness.h"
 #include "pipeline/networks.h"
-
-enum { MOST = 4 };
-
-typedef struct layout {
-    int stages;
-    int64_t layers[MOST];
-    int replicas[MOST];
-} layout;
+#include "pipeline/replicas.h"
 
 /* On ref some parameters have several blocks of squares, so that shards begin within them. */
 static const char network_wide[] = "input: {shape: [12]}\n"
@@ -70,22 +63,15 @@ static const gp_update updates[] = {
      .no_decay = true}};
 enum { UPDATES = sizeof updates / sizeof *updates };
 
-static harness_options options_of(const char *model, const layout *its) {
-    return (harness_options){.model = model,
-                             .layers = its->layers,
-                             .stages = its->stages,
-                             .replicas = its->replicas,
-                             .kind = &gp_ref_kind,
-                             .real = GP_F64,
-                             .checkpoint = GP_CHECKPOINT_EXCEPT_LAST,
-                             .micro_batches = 3,
-                             .batch = 36,
-                             .last = 24,
-                             .evaluation = 36,
-                             .update = &updates[3]};
+static harness_options options_of(const char *model, const replicas_layout *its) {
+    harness_options options = replicas_options(model, its);
+    options.batch = options.evaluation = 36;
+    options.last = 24;
+    options.update = &updates[3];
+    return options;
 }
 
-static harness_options on_cpu(const layout *its) {
+static harness_options on_cpu(const replicas_layout *its) {
     harness_options options = options_of(network_wider, its);
     options.kind = &gp_cpu_kind;
     options.real = GP_F32;
@@ -102,7 +88,8 @@ static void expect_same(harness_options options, const char *what, int a, int b)
 
 static void optimizers_find_the_same(void **state) {
     (void)state;
-    static const layout cuts[] = {{1, {11}, {2}}, {1, {11}, {3}}, {2, {4, 7}, {3, 2}}, {3, {2, 2, 7}, {1, 4, 1}}};
+    static const replicas_layout cuts[] = {
+        {1, {11}, {2}}, {1, {11}, {3}}, {2, {4, 7}, {3, 2}}, {3, {2, 2, 7}, {1, 4, 1}}};
     for (int c = 0; c < (int)(sizeof cuts / sizeof *cuts); c++)
         for (int u = 0; u < UPDATES; u++)
             for (int norms = 0; norms < 3; norms++) {
@@ -117,7 +104,7 @@ static void optimizers_find_the_same(void **state) {
 /* Of a network with batch norm, whose running statistics the step commits. */
 static void modes_and_schedules_find_the_same(void **state) {
     (void)state;
-    static const layout cuts[] = {{2, {6, 11}, {2, 2}}, {4, {2, 3, 4, 8}, {2, 2, 2, 2}}};
+    static const replicas_layout cuts[] = {{2, {6, 11}, {2, 2}}, {4, {2, 3, 4, 8}, {2, 2, 2, 2}}};
     static const gp_schedule schedules[] = {
         {.kind = GP_SCHEDULE_GPIPE}, {.kind = GP_SCHEDULE_1F1B},  {.kind = GP_SCHEDULE_INTERLEAVED, .chunks = 2},
         {.kind = GP_SCHEDULE_ZB_H1}, {.kind = GP_SCHEDULE_ZB_H2}, {.kind = GP_SCHEDULE_ZB_V}};
@@ -148,10 +135,10 @@ static gp_status dawdle(void *context, const gp_site *site, gp_error *err) {
     return GP_OK;
 }
 
-/* With working copies, which follow the exchange, and whoever comes first. */
+/* Working copies follow the exchange. The order in which replicas come changes no bit. */
 static void cpus_find_the_same(void **state) {
     (void)state;
-    static const layout cuts[] = {{1, {10}, {2}}, {2, {4, 6}, {2, 3}}, {3, {2, 4, 4}, {1, 2, 4}}};
+    static const replicas_layout cuts[] = {{1, {10}, {2}}, {2, {4, 6}, {2, 3}}, {3, {2, 4, 4}, {1, 2, 4}}};
     for (int c = 0; c < 3; c++)
         for (int norms = 0; norms < 2; norms++) {
             harness_options options = on_cpu(&cuts[c]);
@@ -168,7 +155,7 @@ static void cpus_find_the_same(void **state) {
 /* A single replica has nothing to share out. */
 static void one_replica_is_as_before(void **state) {
     (void)state;
-    static const layout cuts[] = {{1, {11}, {1}}, {2, {4, 7}, {1, 1}}};
+    static const replicas_layout cuts[] = {{1, {11}, {1}}, {2, {4, 7}, {1, 1}}};
     for (int c = 0; c < 2; c++) expect_same(options_of(network_wide, &cuts[c]), "cut", c, 0);
 }
 
@@ -195,9 +182,9 @@ static size_t check_parts(const gp_plan *plan, int first, int replicas, int p, i
 static void states_are_shared_out(void **state) {
     (void)state;
     int divided = 0;
-    for (int replicas = 2; replicas <= MOST; replicas++)
+    for (int replicas = 2; replicas <= REPLICAS_MOST; replicas++)
         for (int kind = 0; kind < 2; kind++) {
-            const layout its = {1, {kind ? 10 : 11}, {replicas}};
+            const replicas_layout its = {1, {kind ? 10 : 11}, {replicas}};
             harness_options options = kind ? on_cpu(&its) : options_of(network_wide, &its);
             harness whole, h;
             harness_plan(&whole, &options);
@@ -242,7 +229,7 @@ static size_t exchanged(const harness *h, gp_part_kind part) {
 /* As many bytes go: parameters in place of gradients. */
 static void as_many_bytes_go(void **state) {
     (void)state;
-    static const layout its = {2, {4, 7}, {3, 2}};
+    static const replicas_layout its = {2, {4, 7}, {3, 2}};
     harness_options options = options_of(network_wide, &its);
     harness whole, h;
     harness_plan(&whole, &options);
@@ -258,10 +245,6 @@ static void as_many_bytes_go(void **state) {
 /* ---- from one run to another --------------------------------------------------------------------------------------
  */
 
-static void must(gp_status status, const gp_error *err) {
-    if (status != GP_OK) fail_msg("%s", err->text);
-}
-
 /* Every parameter, buffer and state of one run, as a snapshot has them, into another one. */
 static void hand_over(harness *from, harness *to) {
     gp_error err = {0};
@@ -273,24 +256,26 @@ static void hand_over(harness *from, harness *to) {
         assert_non_null(values);
         for (int s = -1; s < states; s++) {
             const gp_tensor_copy copy = {p, s, values};
-            must(gp_run_read(from->run, &copy, 1, &err), &err);
-            must(gp_run_write(to->run, &copy, 1, &err), &err);
+            replicas_must(gp_run_read(from->run, &copy, 1, &err), &err);
+            replicas_must(gp_run_write(to->run, &copy, 1, &err), &err);
         }
         free(values);
     }
-    must(gp_run_refresh(to->run, &err), &err);
+    replicas_must(gp_run_refresh(to->run, &err), &err);
 }
 
 static void steps(harness *h, uint32_t first, uint32_t last) {
     gp_error err = {0};
     gp_step_result result;
-    for (uint32_t s = first; s <= last; s++) must(harness_step(h, h->options.batch, true, s, &result, &err), &err);
+    for (uint32_t s = first; s <= last; s++)
+        replicas_must(harness_step(h, h->options.batch, true, s, &result, &err), &err);
 }
 
 /* Runs that share out the optimizer go on as those that do not, with another cut. */
 static void runs_go_on_from_one_another(void **state) {
     (void)state;
-    static const layout wide[] = {{1, {11}, {3}}, {2, {5, 6}, {3, 3}}}, wider[] = {{1, {10}, {3}}, {2, {6, 4}, {3, 3}}};
+    static const replicas_layout wide[] = {{1, {11}, {3}}, {2, {5, 6}, {3, 3}}},
+                                 wider[] = {{1, {10}, {3}}, {2, {6, 4}, {3, 3}}};
     for (int way = 0; way < 4; way++)
         for (int kind = 0; kind < 2; kind++) {
             harness h[3];
@@ -314,7 +299,7 @@ static void runs_go_on_from_one_another(void **state) {
 /* A loss that is not finite changes nothing, on any replica. */
 static void what_is_not_finite_changes_nothing(void **state) {
     (void)state;
-    static const layout its = {2, {4, 7}, {3, 2}};
+    static const replicas_layout its = {2, {4, 7}, {3, 2}};
     for (int norms = 0; norms < 2; norms++) {
         harness h;
         gp_error err = {0};
@@ -328,7 +313,7 @@ static void what_is_not_finite_changes_nothing(void **state) {
         uint64_t before = harness_hash(&h);
         harness_make_data(&h, options.batch, 3);
         ((double *)h.input)[5] = NAN;
-        must(harness_run(&h, options.batch, true, 3, &result, &err), &err);
+        replicas_must(harness_run(&h, options.batch, true, 3, &result, &err), &err);
         assert_false(result.finite);
         assert_true(harness_hash(&h) == before);
         steps(&h, 4, 4);

@@ -118,7 +118,7 @@ static int64_t cost_copies(const gp_session *session, int replicas, int first, i
     return all;
 }
 
-/* No cut of two stages has a cheaper dearest one. */
+/* The bottleneck of no other cut into two stages costs less. */
 static void expect_least_with_replicas(const char *devices, const int replicas[2], bool size, int64_t *first) {
     char text[80];
     int64_t cost[2][8], least = INT64_MAX, chosen = 0;
