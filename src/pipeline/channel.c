@@ -394,9 +394,8 @@ static bool leads_away(const gp_run *run, const gp_wait *wait) {
 
 /* What arrives is waited for last, when all its places are free (gp_channel_arrive). The host waits for no line. */
 static gp_status wait_away(gp_worker *worker, const gp_wait *wait, gp_error *err) {
-    if (wait->kind == GP_WAIT_SENT || wait->kind == GP_WAIT_POSTED) return GP_OK;
-    if (!kind_of(worker->run, worker->index)->on_host) return GP_OK;
-    return gp_far_wait_gone(worker, wait, err);
+    bool gone = wait->kind == GP_WAIT_PULLED && kind_of(worker->run, worker->index)->on_host;
+    return gone ? gp_far_wait_gone(worker, wait->edge, wait->micro, err) : GP_OK;
 }
 
 gp_status gp_channel_arrive(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {

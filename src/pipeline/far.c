@@ -332,6 +332,27 @@ gp_status gp_far_receive(gp_worker *worker, const gp_mini_plan *mini, const gp_i
 
 /* ---- collectives ------------------------------------------------------------------------------------------------- */
 
+/* Until a stage's own part of a collective has gone; `to`: to that stage; −1: to all. */
+static gp_status wait_part(gp_worker *worker, uint32_t collective, int from, int to, gp_error *err) {
+    gp_far *far = worker->run->far;
+    for (size_t i = 0; i < far->pair_counts[collective]; i++) {
+        pair *its = &far->pairs[collective][i];
+        if (its->from == from && (to < 0 || its->to == to) && its->parcel.value == worker->command)
+            GP_RETURN_IF_FAILED(gp_parcel_wait(&its->parcel, &worker->run->cancel, err));
+    }
+    return GP_OK;
+}
+
+/* What is exchanged lies where the other replica's shard was scattered from. */
+static gp_status wait_for_shard(gp_worker *worker, const gp_instr *instr, int from, gp_error *err) {
+    const gp_stages *stages = worker->run->plan->stages;
+    if (stages->collectives[instr->collective].kind != GP_COLLECTIVE_EXCHANGE) return GP_OK;
+    for (size_t c = 0; c < stages->collective_count; c++)
+        if (stages->collectives[c].kind == GP_COLLECTIVE_SCATTER)
+            GP_RETURN_IF_FAILED(wait_part(worker, (uint32_t)c, instr->stage, from, err));
+    return GP_OK;
+}
+
 static gp_instr collect_of(const pair *its, uint32_t collective) {
     return (gp_instr){.op = GP_INSTR_COLLECT, .stage = (uint16_t)its->to, .collective = collective};
 }
@@ -402,6 +423,9 @@ void gp_far_collect_ahead(gp_worker *worker, const gp_mini_plan *mini, const gp_
 gp_status gp_far_collect(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
     gp_far *far = worker->run->far;
     size_t count = far ? far->pair_counts[instr->collective] : 0;
+    for (size_t i = 0; i < count; i++)
+        if (far->pairs[instr->collective][i].to == instr->stage)
+            GP_RETURN_IF_FAILED(wait_for_shard(worker, instr, far->pairs[instr->collective][i].from, err));
     gp_far_collect_ahead(worker, mini, instr);
     for (size_t i = 0; i < count; i++) {
         pair *its = &far->pairs[instr->collective][i];
@@ -462,21 +486,8 @@ static gp_status wait_for_peers(gp_worker *worker, int stage, gp_error *err) {
 
 /* ---- what has gone ----------------------------------------------------------------------------------------------- */
 
-static gp_status wait_part(gp_worker *worker, uint32_t collective, int from, int to, gp_error *err) {
-    gp_far *far = worker->run->far;
-    for (size_t i = 0; i < far->pair_counts[collective]; i++) {
-        pair *its = &far->pairs[collective][i];
-        if ((from >= 0 && its->from != from) || (to >= 0 && its->to != to)) continue;
-        if (worker->run->plan->stage[its->from].worker != worker->index || its->parcel.value != worker->command)
-            continue;
-        GP_RETURN_IF_FAILED(gp_parcel_wait(&its->parcel, &worker->run->cancel, err));
-    }
-    return GP_OK;
-}
-
-gp_status gp_far_wait_gone(gp_worker *worker, const gp_wait *wait, gp_error *err) {
-    if (wait->kind == GP_WAIT_COLLECTED) return wait_part(worker, wait->edge, -1, wait->micro, err);
-    return gp_parcel_wait(&worker->run->far->parcels[wait->edge][wait->micro], &worker->run->cancel, err);
+gp_status gp_far_wait_gone(gp_worker *worker, uint32_t edge, uint16_t micro, gp_error *err) {
+    return gp_parcel_wait(&worker->run->far->parcels[edge][micro], &worker->run->cancel, err);
 }
 
 gp_status gp_far_finish(gp_worker *worker, const gp_mini_plan *mini, gp_error *err) {

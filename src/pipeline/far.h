@@ -1,8 +1,9 @@
 /* Edges and collectives between processes: what workers send to, and receive from, those of other processes.
  *
  * A send or a post begins a message straight from the worker's arena; its memory is free again when the message has
- * gone. So "pulled" and "collected" by a stage of another process mean here: gone. A receive is begun ahead, as soon as
- * its slot is free, so that a long message travels while the worker computes. A message of a collective whose part has
+ * gone. So "pulled" by a stage of another process means here: gone. What an exchange brings from a replica lies where
+ * the own part for that replica was scattered from: that message goes first. A receive is begun ahead, as soon as its
+ * slot is free, so that a long message travels while the worker computes. A message of a collective whose part has
  * several ranges is packed. All sizes are the plan's, and the same in both processes.
  *
  * Workers on the host only. The run owns it; it is opened and closed by the trainer's thread; the rest is for the
@@ -39,8 +40,8 @@ GP_MUST_USE gp_status gp_far_offer(gp_worker *worker, const gp_stage_plan *stage
                                    int micro, gp_error *err);
 /* Waits for the part of one of them, and until the own part of the exchange before has gone to it. */
 GP_MUST_USE gp_status gp_far_take(gp_worker *worker, int stage, int from, gp_error *err);
-/* PULLED and COLLECTED by a stage of another process: until the messages of this step to it have gone. */
-GP_MUST_USE gp_status gp_far_wait_gone(gp_worker *worker, const gp_wait *wait, gp_error *err);
+/* PULLED by a stage of another process: until the message of this step has gone. */
+GP_MUST_USE gp_status gp_far_wait_gone(gp_worker *worker, uint32_t edge, uint16_t micro, gp_error *err);
 /* Until all messages of the step have gone. */
 GP_MUST_USE gp_status gp_far_finish(gp_worker *worker, const gp_mini_plan *mini, gp_error *err);
 

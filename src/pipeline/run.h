@@ -43,7 +43,7 @@ GP_MUST_USE gp_status gp_run_create(const gp_plan *plan, const gp_hooks *hooks, 
  * call gp_run_follow (pipeline/team.h). */
 GP_MUST_USE gp_status gp_run_create_team(const gp_plan *plan, const gp_hooks *hooks, gp_wire *wire, gp_run **out,
                                          gp_error *err);
-/* Raised when the run fails. Whoever raises it ends the run. */
+/* Raised when the run fails. A caller may raise it, which ends the run. Any thread. */
 gp_cancel *gp_run_cancel(gp_run *run);
 /* Whether the queues of devices write progress notes, so that a late failure is placed; at first they do not. Between
  * steps. */

@@ -47,7 +47,6 @@ struct gp_team {
     uint64_t calls;
     gp_outgoing *to; /* [process] */
     gp_call_entry *entries;
-    size_t capacity;
     gp_recorder *recorder; /* of a process that follows */
     bool over;             /* process 0 has called for the end */
     int64_t *offsets;      /* [process] its clock less that of process 0; NULL: not known yet */

@@ -122,6 +122,34 @@ void gp_processes_watch(gp_processes *processes, gp_cancel *cancel) {
     gp_guard_watch(processes->guard, cancel);
 }
 
+static gp_status tell_all(gp_processes *processes, uint32_t tag, const void *bytes, size_t count,
+                          const gp_cancel *cancel, gp_error *err) {
+    gp_wire *wire = processes->wire;
+    for (int p = 1; p < wire->processes; p++)
+        GP_RETURN_IF_FAILED(gp_wire_send_now(wire, p, tag, bytes, count, cancel, err));
+    return GP_OK;
+}
+
+gp_status gp_processes_tell(gp_processes *processes, uint32_t tag, const void *bytes, size_t count, gp_error *err) {
+    gp_cancel cancel;
+    GP_RETURN_IF_FAILED(gp_cancel_init(&cancel, err));
+    gp_processes_watch(processes, &cancel);
+    gp_status status = tell_all(processes, tag, bytes, count, &cancel, err);
+    gp_processes_watch(processes, NULL);
+    gp_cancel_fini(&cancel);
+    return status;
+}
+
+gp_status gp_processes_hear(gp_processes *processes, uint32_t tag, void *bytes, size_t count, gp_error *err) {
+    gp_cancel cancel;
+    GP_RETURN_IF_FAILED(gp_cancel_init(&cancel, err));
+    gp_processes_watch(processes, &cancel);
+    gp_status status = gp_wire_receive_now(processes->wire, 0, tag, bytes, count, &cancel, err);
+    gp_processes_watch(processes, NULL);
+    gp_cancel_fini(&cancel);
+    return status;
+}
+
 void gp_processes_ask_stop(gp_processes *processes) {
     gp_guard_ask_stop(processes->guard);
 }

@@ -30,6 +30,11 @@ bool gp_processes_are_built(void);
 void gp_processes_set_timeout(gp_processes *processes, double seconds);
 /* This is cancelled when the run ends elsewhere; NULL: nothing. Stands until another one takes its place. */
 void gp_processes_watch(gp_processes *processes, gp_cancel *cancel);
+/* Before a run, and between two: process 0 sends to all others, which receive. Ends when the run ends elsewhere. */
+GP_MUST_USE gp_status gp_processes_tell(gp_processes *processes, uint32_t tag, const void *bytes, size_t count,
+                                        gp_error *err);
+GP_MUST_USE gp_status gp_processes_hear(gp_processes *processes, uint32_t tag, void *bytes, size_t count,
+                                        gp_error *err);
 /* Asks for the end of the run after its step; whether some process has asked, for process 0. */
 void gp_processes_ask_stop(gp_processes *processes);
 bool gp_processes_are_asked(gp_processes *processes);

@@ -26,7 +26,7 @@ typedef struct follower {
 
 /* ---- mini-batches ------------------------------------------------------------------------------------------------ */
 
-/* Each evaluation begins anew: the one before is taken to its end first. */
+/* A loader begins again only after its last mini-batch was taken. */
 static gp_status begin_evaluation(follower *f, gp_error *err) {
     const gp_batch *rest = NULL;
     if (f->evaluates) GP_RETURN_IF_FAILED(gp_loader_take(f->evaluation, &rest, err));
@@ -137,20 +137,10 @@ static void close_run(follower *f) {
     gp_run_destroy(&f->run);
 }
 
-static gp_status receive_phase(follower *f, gp_error *err) {
-    gp_cancel cancel;
-    GP_RETURN_IF_FAILED(gp_cancel_init(&cancel, err));
-    gp_processes_watch(f->processes, &cancel);
-    gp_status status = gp_phase_receive(gp_processes_wire(f->processes), &cancel, f->phase, err);
-    gp_processes_watch(f->processes, NULL);
-    gp_cancel_fini(&cancel);
-    return status;
-}
-
 /* To the next configuration. */
 static gp_status change(follower *f, gp_error *err) {
     gp_session *session = f->session;
-    GP_RETURN_IF_FAILED(receive_phase(f, err));
+    GP_RETURN_IF_FAILED(gp_phase_receive(f->processes, f->phase, err));
     GP_RETURN_IF_FAILED(gp_phase_apply(f->phase, gp_config_phase(session->whole, session->changes + 1), err));
     GP_RETURN_IF_FAILED(gp_session_change(session, err));
     return gp_phase_check(f->phase, &f->opening, session->plan, err);
@@ -169,26 +159,16 @@ static gp_status follow(follower *f, gp_error *err) {
     return GP_OK;
 }
 
-static gp_status receive_opening(follower *f, gp_error *err) {
-    gp_cancel cancel;
-    GP_RETURN_IF_FAILED(gp_cancel_init(&cancel, err));
-    gp_processes_watch(f->processes, &cancel);
-    gp_status status = gp_opening_receive(gp_processes_wire(f->processes), &cancel, &f->opening, err);
-    gp_processes_watch(f->processes, NULL);
-    gp_cancel_fini(&cancel);
-    return status;
-}
-
 gp_status gp_follow(gp_processes *processes, gp_error *err) {
     follower f = {.processes = processes};
     gp_status status = GP_NEW(&f.phase, 1, err);
-    if (status == GP_OK) status = receive_opening(&f, err);
+    if (status == GP_OK) status = gp_opening_receive(processes, &f.opening, err);
     if (status == GP_OK && !f.opening.text) {
         free(f.phase);
         return GP_OK;
     }
     if (status == GP_OK) gp_processes_begin_run(processes);
-    if (status == GP_OK) status = receive_phase(&f, err);
+    if (status == GP_OK) status = gp_phase_receive(processes, f.phase, err);
     if (status == GP_OK) gp_processes_set_timeout(processes, f.opening.timeout);
     if (status == GP_OK) status = open_session(&f, err);
     if (status == GP_OK) status = follow(&f, err);

@@ -26,20 +26,6 @@ static void set_version(char version[32]) {
     snprintf(version, 32, "%s", GP_VERSION);
 }
 
-/* A part of the opening to all others. */
-static gp_status send_to_all(gp_processes *processes, uint32_t tag, const void *bytes, size_t count, gp_error *err) {
-    gp_wire *wire = gp_processes_wire(processes);
-    gp_cancel cancel;
-    GP_RETURN_IF_FAILED(gp_cancel_init(&cancel, err));
-    gp_processes_watch(processes, &cancel);
-    gp_status status = GP_OK;
-    for (int p = 1; p < wire->processes && status == GP_OK; p++)
-        status = gp_wire_send_now(wire, p, tag, bytes, count, &cancel, err);
-    gp_processes_watch(processes, NULL);
-    gp_cancel_fini(&cancel);
-    return status;
-}
-
 gp_status gp_opening_send(gp_trainer *t, gp_error *err) {
     const gp_session *session = t->session;
     const gp_resume *resume = t->options->resume;
@@ -58,8 +44,8 @@ gp_status gp_opening_send(gp_trainer *t, gp_error *err) {
     its.bytes = strlen(text);
     gp_processes_set_timeout(t->options->processes, its.timeout);
     gp_processes_begin_run(t->options->processes);
-    gp_status status = send_to_all(t->options->processes, TAG_HEAD, &its, sizeof its, err);
-    if (status == GP_OK) status = send_to_all(t->options->processes, TAG_TEXT, text, its.bytes, err);
+    gp_status status = gp_processes_tell(t->options->processes, TAG_HEAD, &its, sizeof its, err);
+    if (status == GP_OK) status = gp_processes_tell(t->options->processes, TAG_TEXT, text, its.bytes, err);
     free(text);
     return status == GP_OK ? gp_phase_send(t, err) : status;
 }
@@ -68,26 +54,26 @@ gp_status gp_opening_send(gp_trainer *t, gp_error *err) {
 gp_status gp_opening_decline(gp_processes *processes, gp_error *err) {
     head its = {.bytes = 0};
     set_version(its.version);
-    return send_to_all(processes, TAG_HEAD, &its, sizeof its, err);
+    return gp_processes_tell(processes, TAG_HEAD, &its, sizeof its, err);
 }
 
-gp_status gp_opening_receive(gp_wire *wire, const gp_cancel *cancel, gp_opening *out, gp_error *err) {
+gp_status gp_opening_receive(gp_processes *processes, gp_opening *out, gp_error *err) {
     char version[32], *text = NULL;
     head its;
-    GP_RETURN_IF_FAILED(gp_wire_receive_now(wire, 0, TAG_HEAD, &its, sizeof its, cancel, err));
+    GP_RETURN_IF_FAILED(gp_processes_hear(processes, TAG_HEAD, &its, sizeof its, err));
     set_version(version);
     its.version[sizeof its.version - 1] = '\0';
     if (memcmp(its.version, version, sizeof version) != 0)
-        return gp_fail(err, GP_UNSUPPORTED,
-                       "process %d runs version %s of the program, but process 0 runs version %s: install the same on "
-                       "all hosts",
-                       wire->rank, version, its.version);
+        return gp_fail(
+            err, GP_UNSUPPORTED,
+            "it runs version %s of the program, but process 0 runs version %s: install the same on all hosts", version,
+            its.version);
     *out = (gp_opening){.text = NULL};
     if (its.bytes == 0) return GP_OK;
     if (its.bytes > GP_YAML_MAX_BYTES || its.samples[0] < 0 || its.samples[1] < 0 || its.step < 0)
         return gp_fail(err, GP_INTERNAL, "process 0 sent an opening that is none");
     GP_RETURN_IF_FAILED(GP_NEW(&text, its.bytes + 1, err));
-    gp_status status = gp_wire_receive_now(wire, 0, TAG_TEXT, text, its.bytes, cancel, err);
+    gp_status status = gp_processes_hear(processes, TAG_TEXT, text, its.bytes, err);
     if (status != GP_OK) {
         free(text);
         return status;
@@ -120,13 +106,13 @@ gp_status gp_phase_send(gp_trainer *t, gp_error *err) {
     its->identity = gp_identity_plan(session->plan);
     its->count = session->plan->stages->numbers;
     memcpy(its->layers, session->layers, (size_t)its->count * sizeof *its->layers);
-    gp_status status = send_to_all(t->options->processes, TAG_PHASE, its, sizeof *its, err);
+    gp_status status = gp_processes_tell(t->options->processes, TAG_PHASE, its, sizeof *its, err);
     free(its);
     return status;
 }
 
-gp_status gp_phase_receive(gp_wire *wire, const gp_cancel *cancel, gp_phase *out, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_wire_receive_now(wire, 0, TAG_PHASE, out, sizeof *out, cancel, err));
+gp_status gp_phase_receive(gp_processes *processes, gp_phase *out, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_processes_hear(processes, TAG_PHASE, out, sizeof *out, err));
     bool good = out->count >= 1 && out->count <= GP_MAX_STAGES;
     for (int s = 0; good && s < out->count; s++) good = out->layers[s] >= 1 && out->layers[s] <= INT32_MAX;
     return good ? GP_OK : gp_fail(err, GP_INTERNAL, "process 0 sent a balance that is none");

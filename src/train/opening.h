@@ -33,11 +33,11 @@ GP_MUST_USE gp_status gp_opening_send(gp_trainer *t, gp_error *err);
 /* Process 0, in place of an opening: there is nothing to run. */
 GP_MUST_USE gp_status gp_opening_decline(gp_processes *processes, gp_error *err);
 /* The others; text NULL: there is nothing to run. GP_UNSUPPORTED: process 0 runs another version of the program. */
-GP_MUST_USE gp_status gp_opening_receive(gp_wire *wire, const gp_cancel *cancel, gp_opening *out, gp_error *err);
+GP_MUST_USE gp_status gp_opening_receive(gp_processes *processes, gp_opening *out, gp_error *err);
 void gp_opening_fini(gp_opening *opening);
 /* Process 0, when the plan of a configuration is made: after the opening, and after each change. */
 GP_MUST_USE gp_status gp_phase_send(gp_trainer *t, gp_error *err);
-GP_MUST_USE gp_status gp_phase_receive(gp_wire *wire, const gp_cancel *cancel, gp_phase *out, gp_error *err);
+GP_MUST_USE gp_status gp_phase_receive(gp_processes *processes, gp_phase *out, gp_error *err);
 /* Gives its balance to the configuration that it is of. GP_MEMORY. */
 GP_MUST_USE gp_status gp_phase_apply(const gp_phase *phase, gp_config *config, gp_error *err);
 /* GP_INTERNAL: the plans differ. GP_UNSUPPORTED: a stage has replicas, and the processes compute with different
