@@ -442,32 +442,27 @@ static peer *peer_of(const gp_run *run, int stage, int other) {
     return &run->far->peers[stage][other - gp_stages_group(run->plan->stages, stage)];
 }
 
-/* The own part to a replica, and its part to its place. The message before the last one has gone: the other replica has
- * answered the one after it. */
-static gp_status trade_part(gp_worker *worker, int stage, const gp_move *move, const void *own, gp_error *err) {
+/* The own part to a replica, and its part to its place. The message before the last one has gone: gp_far_take has waited
+ * for it. */
+static void trade_part(gp_worker *worker, int stage, const gp_move *move, const void *own) {
     gp_run *run = worker->run;
     int other = move->from, first = gp_stages_group(run->plan->stages, stage);
     peer *its = peer_of(run, stage, other);
     gp_parcel *out = &its->out[++its->sent % 2];
-    GP_RETURN_IF_FAILED(gp_parcel_wait(out, &run->cancel, err));
     gp_wire_receive(run->wire, &its->in, ++its->received, process_of(run, other),
                     exchange_tag(run->plan, other) + (uint32_t)(stage - first), worker->arena + move->offset,
                     move->bytes);
     gp_wire_send(run->wire, out, its->sent, process_of(run, other),
                  exchange_tag(run->plan, stage) + (uint32_t)(other - first), own, move->bytes);
-    return GP_OK;
 }
 
-gp_status gp_far_offer(gp_worker *worker, const gp_stage_plan *stage, const gp_exchange *exchange, int micro,
-                       gp_error *err) {
+void gp_far_offer(gp_worker *worker, const gp_stage_plan *stage, const gp_exchange *exchange, int micro) {
     const gp_run *run = worker->run;
     gp_move move;
-    if (!run->far || !run->far->peers[stage->stage]) return GP_OK;
+    if (!run->far || !run->far->peers[stage->stage]) return;
     const char *own = worker->arena + gp_exchange_own(run->plan, stage, exchange, micro);
     for (int i = 0; gp_exchange_move(run->plan, stage, exchange, micro, i, &move); i++)
-        if (gp_plan_stage_is_far(run->plan, move.from))
-            GP_RETURN_IF_FAILED(trade_part(worker, stage->stage, &move, own, err));
-    return GP_OK;
+        if (gp_plan_stage_is_far(run->plan, move.from)) trade_part(worker, stage->stage, &move, own);
 }
 
 gp_status gp_far_take(gp_worker *worker, int stage, int from, gp_error *err) {

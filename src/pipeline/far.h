@@ -35,9 +35,8 @@ void gp_far_collect_ahead(gp_worker *worker, const gp_mini_plan *mini, const gp_
 /* Waits for the parts of all contributors in other processes. */
 GP_MUST_USE gp_status gp_far_collect(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err);
 /* An exchange within a pass: begins to send the stage's own part to the replicas in other processes, and to receive
- * theirs. Waits for nothing that has not been answered. */
-GP_MUST_USE gp_status gp_far_offer(gp_worker *worker, const gp_stage_plan *stage, const gp_exchange *exchange,
-                                   int micro, gp_error *err);
+ * theirs. gp_far_take follows for each of them. */
+void gp_far_offer(gp_worker *worker, const gp_stage_plan *stage, const gp_exchange *exchange, int micro);
 /* Waits for the part of one of them, and until the own part of the exchange before has gone to it. */
 GP_MUST_USE gp_status gp_far_take(gp_worker *worker, int stage, int from, gp_error *err);
 /* PULLED by a stage of another process: until the message of this step has gone. */

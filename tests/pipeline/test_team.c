@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "base/philox.h"
 #include "device/cpu/cpu.h"
 #include "device/ref/ref.h"
 #include "pipeline/follow.h"
@@ -15,7 +16,7 @@
 #include "pipeline/networks.h"
 #include "process/loop_wire.h"
 
-enum { MOST = 4, WORKERS = 8 };
+enum { MOST = 4, WORKERS = 8, TEXT = 4096 };
 
 /* One process: a run, and the thread that is its trainer's. */
 typedef struct member {
@@ -36,6 +37,18 @@ typedef struct team {
 
 static void must(gp_status status, const gp_error *err) {
     if (status != GP_OK) fail_msg("%s", err->text);
+}
+
+/* Steps, then evaluations one right after the other: only the workers hold them up. */
+static uint64_t steps_and_evaluations(harness *h, int steps) {
+    gp_error err = {0};
+    gp_step_result result;
+    uint64_t found = harness_steps(h, steps);
+    for (uint32_t i = 0; i < 4; i++) {
+        must(harness_step(h, h->options.evaluation, false, 1 + i, &result, &err), &err);
+        found = gp_hash_bytes(found, &result.loss_sum, sizeof result.loss_sum);
+    }
+    return found;
 }
 
 /* ---- a team ------------------------------------------------------------------------------------------------------ */
@@ -114,12 +127,21 @@ static void end(team *its) {
     for (int p = 1; p < its->processes && !failed; p++) must(its->member[p].status, &its->member[p].err);
 }
 
+static uint64_t train_alone(const harness_options *options, int steps) {
+    harness h;
+    harness_plan(&h, options);
+    harness_start(&h, NULL);
+    uint64_t found = steps_and_evaluations(&h, steps);
+    harness_end(&h);
+    return found;
+}
+
 static uint64_t train(const harness_options *options, int processes, const int *process, uint64_t seed, int steps) {
     static team its;
     gp_error err = {0};
     begin(&its, options, processes, process, seed, NULL, -1);
     must(harness_fill(&its.member[0].h, &err), &err);
-    uint64_t found = harness_steps(&its.member[0].h, steps);
+    uint64_t found = steps_and_evaluations(&its.member[0].h, steps);
     assert_true(loop_delivered(its.hub) > 0);
     end(&its);
     return found;
@@ -137,6 +159,8 @@ typedef struct way {
     int processes, process[WORKERS];
     bool lockstep, shards;
     double clip_norm;
+    const char *sync; /* of all batch norms; NULL: none */
+    size_t bucket;    /* 0: as chosen */
 } way;
 
 #define SCHEDULED(its, n)                                                                                              \
@@ -187,10 +211,39 @@ static const way ways[] = {
      .clip_norm = 0.5},
     {"unequal replicas", SCHEDULED(GPIPE, 0), GP_CHECKPOINT_ALWAYS, 2, {6, 11}, {3, 1}, 2, .process = {0, 1, 1, 0}},
     {"shards", SCHEDULED(1F1B, 0), GP_CHECKPOINT_NEVER, 2, {6, 11}, {2, 2}, 4, .process = {0, 1, 2, 3}, .shards = true},
+    {"synchronised",
+     SCHEDULED(1F1B, 0),
+     GP_CHECKPOINT_EXCEPT_LAST,
+     2,
+     {6, 11},
+     {3, 2},
+     3,
+     .process = {0, 1, 2, 1, 0},
+     .sync = "true",
+     .bucket = 512},
+    {"synchronised by twos",
+     SCHEDULED(GPIPE, 0),
+     GP_CHECKPOINT_ALWAYS,
+     1,
+     {17},
+     {4},
+     4,
+     .process = {0, 1, 2, 3},
+     .shards = true,
+     .sync = "2"},
 };
 
-static harness_options options_of(const way *its) {
-    return (harness_options){.model = network_skips,
+/* The model, with a rule for its batch norms. */
+static const char *model_of(const way *its, char text[TEXT]) {
+    assert_true(strlen(network_skips) + 64 < TEXT);
+    strcpy(text, network_skips);
+    if (its->sync) sprintf(text + strlen(text), "rules: {batch_norm: {sync: %s}}\n", its->sync);
+    return text;
+}
+
+static harness_options options_of(const way *its, char text[TEXT]) {
+    return (harness_options){.model = model_of(its, text),
+                             .bucket = its->bucket,
                              .layers = its->layers,
                              .stages = its->stages,
                              .schedule = its->schedule,
@@ -210,8 +263,9 @@ static void processes_change_no_bit(void **state) {
     (void)state;
     int steps = test_pick(2, 3, 8), seeds = test_pick(1, 2, 10);
     for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
-        const harness_options options = options_of(&ways[w]);
-        uint64_t expected = harness_train(&options, NULL, steps);
+        char text[TEXT];
+        const harness_options options = options_of(&ways[w], text);
+        uint64_t expected = train_alone(&options, steps);
         for (int s = 0; s < seeds; s++) {
             uint64_t seed = (uint64_t)test_seed() * 100 + w + (uint64_t)s;
             if (train(&options, ways[w].processes, ways[w].process, seed, steps) != expected)
@@ -232,7 +286,8 @@ static gp_status fail_late(void *context, const gp_site *site, gp_error *err) {
 static void a_failure_ends_all(void **state) {
     (void)state;
     static team its;
-    const harness_options options = options_of(&ways[1]);
+    char text[TEXT];
+    const harness_options options = options_of(&ways[1], text);
     for (int p = 0; p < 3; p++)
         for (int pc = 0; pc < 12; pc += 3) {
             gp_error err = {0};
@@ -258,7 +313,8 @@ static void a_message_of_another_size_ends_all(void **state) {
     static team its;
     gp_error err = {0};
     gp_step_result result;
-    const harness_options options = options_of(&ways[0]);
+    char text[TEXT];
+    const harness_options options = options_of(&ways[0], text);
     begin(&its, &options, 2, ways[0].process, 1, NULL, -1);
     must(harness_fill(&its.member[0].h, &err), &err);
     char part[4] = {0};

@@ -11,9 +11,11 @@ typedef struct side {
     gp_parcel *parcel;
     char *copy;
     size_t bytes;
+    uint64_t hash; /* of what is sent */
     uint32_t tag;
     int from, to;
     bool receives;
+    bool arrived; /* and the sender does not know yet */
     struct side *next;
 } side;
 
@@ -54,6 +56,12 @@ static void append(loop_hub *its, side *one) {
     *at = one;
 }
 
+/* A parcel that is under way is its sender's or its receiver's no more. */
+static void check_parcel(const loop_hub *its, const gp_parcel *parcel) {
+    for (const side *at = its->first; at; at = at->next)
+        if (at->parcel == parcel) abort();
+}
+
 static void post(gp_wire *wire, gp_parcel *parcel) {
     end *own = (end *)wire;
     loop_hub *its = own->hub;
@@ -61,7 +69,9 @@ static void post(gp_wire *wire, gp_parcel *parcel) {
     *one = (side){.parcel = parcel, .bytes = parcel->bytes, .tag = parcel->tag, .receives = parcel->receives};
     one->from = parcel->receives ? parcel->rank : wire->rank;
     one->to = parcel->receives ? wire->rank : parcel->rank;
+    if (!parcel->receives) one->hash = gp_hash_bytes(0, parcel->address, parcel->bytes);
     pthread_mutex_lock(&its->lock);
+    check_parcel(its, parcel);
     if (own->halted) {
         free(one);
     } else {
@@ -109,23 +119,38 @@ static bool belong(const side *a, const side *b) {
 /* The first of its kind, so that messages with equal ends and tags stay in order. */
 static side **first_like(loop_hub *its, const side *one, bool receives) {
     side **at = &its->first;
-    while (*at && !(belong(*at, one) && (*at)->receives == receives)) at = &(*at)->next;
+    while (*at && ((*at)->arrived || !belong(*at, one) || (*at)->receives != receives)) at = &(*at)->next;
     return at;
 }
 
-/* A send that has its receive, drawn among all of them; NULL: none. */
+static bool is_ready(loop_hub *its, side *one) {
+    return one->arrived || (!one->receives && *first_like(its, one, false) == one && *first_like(its, one, true));
+}
+
+/* A send that has its receive, or has arrived, drawn among all of them; NULL: none. */
 static side *pick(loop_hub *its) {
     int count = 0;
     side *chosen = NULL;
-    for (side *at = its->first; at; at = at->next) {
-        if (at->receives || *first_like(its, at, false) != at || !*first_like(its, at, true)) continue;
-        if (draw(its) % (uint32_t)++count == 0) chosen = at;
-    }
+    for (side *at = its->first; at; at = at->next)
+        if (is_ready(its, at) && draw(its) % (uint32_t)++count == 0) chosen = at;
     return chosen;
 }
 
-/* `lock` is held: nothing of it is taken back meanwhile. */
+/* The sender may use its memory again: nobody has done so before. */
+static gp_status release(loop_hub *its, side *sent, gp_error *err) {
+    side **at = &its->first;
+    while (*at != sent) at = &(*at)->next;
+    int from = sent->from, to = sent->to;
+    bool same = !sent->parcel || gp_hash_bytes(0, sent->parcel->address, sent->bytes) == sent->hash;
+    if (sent->parcel) gp_parcel_end(sent->parcel);
+    drop(at);
+    return same ? GP_OK
+                : gp_fail(err, GP_INTERNAL, "process %d wrote to what it was still sending to process %d", from, to);
+}
+
+/* `lock` is held: nothing of it is taken back meanwhile. A sender that is not free at once may hear of it later. */
 static gp_status deliver(loop_hub *its, side *sent, gp_error *err) {
+    if (sent->arrived) return release(its, sent, err);
     side **to = first_like(its, sent, true);
     gp_parcel *receiver = (*to)->parcel;
     if (sent->bytes != receiver->bytes)
@@ -133,11 +158,10 @@ static gp_status deliver(loop_hub *its, side *sent, gp_error *err) {
                        sent->from, sent->bytes, receiver->bytes);
     memcpy(receiver->address, sent->copy ? sent->copy : sent->parcel->address, sent->bytes);
     gp_parcel_end(receiver);
-    if (sent->parcel) gp_parcel_end(sent->parcel);
     its->delivered++;
     drop(to);
-    drop(first_like(its, sent, false));
-    return GP_OK;
+    sent->arrived = sent->parcel && draw(its) % 2 == 0;
+    return sent->arrived ? GP_OK : release(its, sent, err);
 }
 
 static void *work(void *argument) {
