@@ -60,14 +60,15 @@ char *gp_make_printable(char *text) {
 }
 
 void gp_print_list(FILE *out, const char *format, va_list arguments) {
-    char text[LONGEST];
+    char text[LONGEST + 1]; /* a newline */
     size_t length = strlen(format);
     bool ends = length > 0 && format[length - 1] == '\n';
-    vsnprintf(text, sizeof text, format, arguments);
+    vsnprintf(text, LONGEST, format, arguments);
     length = strlen(text);
     if (ends && length > 0 && text[length - 1] == '\n') text[length - 1] = '\0';
-    fputs(gp_make_printable(text), out);
-    if (ends) fputc('\n', out);
+    gp_make_printable(text);
+    if (ends) strcat(text, "\n");
+    fputs(text, out); /* in one piece: a launcher mixes what several processes write */
 }
 
 void gp_print(FILE *out, const char *format, ...) {

@@ -46,11 +46,15 @@ gp_status gp_data_file_open(const char *path, gp_data_file *out, gp_error *err) 
     return GP_OK;
 }
 
-void gp_data_file_close(gp_data_file *file) {
+void gp_data_file_release(gp_data_file *file) {
     if (file->fd >= 0) close(file->fd);
+    file->fd = -1;
+}
+
+void gp_data_file_close(gp_data_file *file) {
+    gp_data_file_release(file);
     free(file->path);
     file->path = NULL;
-    file->fd = -1;
 }
 
 gp_status gp_data_file_read(const gp_data_file *file, uint64_t offset, size_t bytes, void *to, gp_error *err) {

@@ -19,6 +19,8 @@ typedef struct gp_data_file {
 
 /* GP_DATA where there is no such regular file; GP_IO where the system does not open it. Never blocks on a pipe. */
 GP_MUST_USE gp_status gp_data_file_open(const char *path, gp_data_file *out, gp_error *err);
+/* Nothing is read any more; the path stays. */
+void gp_data_file_release(gp_data_file *file);
 void gp_data_file_close(gp_data_file *file);
 /* Exactly `bytes` bytes from `offset` on. GP_DATA where the file has fewer; GP_IO where the system does not read. */
 GP_MUST_USE gp_status gp_data_file_read(const gp_data_file *file, uint64_t offset, size_t bytes, void *to,

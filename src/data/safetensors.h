@@ -41,6 +41,8 @@ typedef struct gp_safetensors gp_safetensors;
 /* A file, or a folder of files with an index: all that follows sees one file with the tensors of all, and the metadata
  * of the first. GP_DATA where the file is missing or broken; GP_IO where the system does not open or read it. */
 GP_MUST_USE gp_status gp_safetensors_open(const char *path, gp_safetensors **out, gp_error *err);
+/* No tensor is read any more: closes the files, so that removing them frees their disk space. All else stays. */
+void gp_safetensors_release(gp_safetensors *file);
 void gp_safetensors_close(gp_safetensors **file);
 const char *gp_safetensors_path(const gp_safetensors *file); /* as it was opened; borrowed */
 /* Bytes of the host's memory that an open file takes: the table of its tensors, their names and its metadata. */

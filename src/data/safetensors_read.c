@@ -335,6 +335,11 @@ gp_status gp_safetensors_open_file(const char *path, gp_safetensors *file, gp_er
     return status == GP_OK ? order_tensors(file, err) : status;
 }
 
+void gp_safetensors_release(gp_safetensors *file) {
+    gp_data_file_release(&file->file);
+    for (size_t p = 0; p < file->part_count; p++) gp_safetensors_release(file->parts[p]);
+}
+
 void gp_safetensors_close(gp_safetensors **file) {
     if (!file || !*file) return;
     gp_data_file_close(&(*file)->file);

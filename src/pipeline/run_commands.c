@@ -149,10 +149,18 @@ static gp_block param_block(const gp_stage_plan *stage, const gp_tensor_copy *co
     return (gp_block){stage->worker, offset, (size_t)its->own.count, host, NULL};
 }
 
-/* Replicas have the same parameters: reads are from the first, writes go to all. A state that they share out lies in
- * parts on some of them. */
-static gp_status list_blocks(const gp_run *run, bool in, const gp_tensor_copy *copies, int count, gp_block **out,
-                             size_t *block_count, gp_error *err) {
+/* The first replica of a stage in the process `home`, or the first one. */
+static int replica_near(const gp_plan *plan, int first, int home) {
+    int replicas = plan->stages->stage[first].replicas;
+    for (int r = 0; r < replicas; r++)
+        if (plan->process[plan->stage[first + r].worker] == home) return r;
+    return 0;
+}
+
+/* Replicas have the same parameters: reads are from one of process `home`, if it has one; writes go to all. A state
+ * that they share out lies in parts on some of them. */
+static gp_status list_blocks(const gp_run *run, bool in, const gp_tensor_copy *copies, int count, int home,
+                             gp_block **out, size_t *block_count, gp_error *err) {
     const gp_plan *plan = run->plan;
     gp_block *blocks = NULL;
     size_t most = 0, used = 0;
@@ -161,8 +169,9 @@ static gp_status list_blocks(const gp_run *run, bool in, const gp_tensor_copy *c
     for (int i = 0; i < count; i++) {
         int first = stage_of_param(plan, copies[i].param), replicas = plan->stages->stage[first].replicas;
         bool shared = copies[i].state >= 0 && plan->stage[first].shards;
+        int near = in || shared ? 0 : replica_near(plan, first, home);
         for (int r = 0; r < (in || shared ? replicas : 1); r++) {
-            blocks[used] = param_block(&plan->stage[first + r], &copies[i]);
+            blocks[used] = param_block(&plan->stage[first + near + r], &copies[i]);
             used += blocks[used].bytes > 0;
         }
     }
@@ -171,15 +180,25 @@ static gp_status list_blocks(const gp_run *run, bool in, const gp_tensor_copy *c
     return GP_OK;
 }
 
+/* The replicas of a stage share out its parameters in their order, by bytes: each has one whose first byte lies in its
+ * part. */
 int gp_run_home(const gp_plan *plan, int param) {
-    return plan->process[plan->stage[stage_of_param(plan, param)].worker];
+    const gp_stage_plan *stage = &plan->stage[stage_of_param(plan, param)];
+    int replicas = plan->stages->stage[stage->stage].replicas;
+    size_t before = 0, all = 0;
+    for (int p = 0; p < stage->param_count; p++) {
+        if (stage->params[p].param < param) before += stage->params[p].bytes;
+        all += stage->params[p].bytes;
+    }
+    int replica = before < all ? (int)(before * (size_t)replicas / all) : 0;
+    return plan->process[plan->stage[stage->stage + replica].worker];
 }
 
 gp_status gp_run_gather(gp_run *run, const gp_tensor_copy *copies, int count, int home, gp_error *err) {
     gp_block *blocks = NULL;
     size_t used = 0;
     GP_RETURN_IF_FAILED(check_rest(run, err));
-    gp_status status = list_blocks(run, false, copies, count, &blocks, &used, err);
+    gp_status status = list_blocks(run, false, copies, count, home, &blocks, &used, err);
     if (status == GP_OK) status = gp_team_copy(run, false, blocks, used, home, err);
     free(blocks);
     return gp_team_settle(run, status, err);
@@ -188,7 +207,7 @@ gp_status gp_run_gather(gp_run *run, const gp_tensor_copy *copies, int count, in
 static gp_status copy_params(gp_run *run, bool in, const gp_tensor_copy *copies, int count, gp_error *err) {
     gp_block *blocks = NULL;
     size_t used = 0;
-    gp_status status = list_blocks(run, in, copies, count, &blocks, &used, err);
+    gp_status status = list_blocks(run, in, copies, count, 0, &blocks, &used, err);
     if (status == GP_OK) status = copy_blocks(run, in, blocks, used, err);
     free(blocks);
     return gp_team_settle(run, status, err);
@@ -215,7 +234,7 @@ gp_status gp_run_refresh(gp_run *run, gp_error *err) {
 static gp_status clear(gp_run *run, const gp_tensor_copy *copies, int count, gp_error *err) {
     gp_command command = {.kind = GP_COMMAND_WRITE};
     gp_block *blocks = NULL;
-    GP_RETURN_IF_FAILED(list_blocks(run, true, copies, count, &blocks, &command.block_count, err));
+    GP_RETURN_IF_FAILED(list_blocks(run, true, copies, count, 0, &blocks, &command.block_count, err));
     command.blocks = blocks;
     gp_status status = gp_run_post(run, &command, err);
     free(blocks);

@@ -190,12 +190,22 @@ static bool has_text(const char *path, const char *text) {
     return same;
 }
 
+static int64_t time_of(const char *path) {
+    struct stat about;
+    if (stat(path, &about) != 0) return -1;
+    return (int64_t)about.st_mtim.tv_sec * 1000000000 + about.st_mtim.tv_nsec;
+}
+
+int64_t gp_parts_token(const char *folder) {
+    return time_of(gp_folder_file(folder, "config.yaml").text);
+}
+
 /* A network file system may show a new file some seconds late. */
-gp_status gp_parts_check_folder(const char *folder, const char *config, gp_error *err) {
+gp_status gp_parts_check_folder(const char *folder, const char *config, int64_t token, gp_error *err) {
     const gp_path path = gp_folder_file(folder, "config.yaml");
     const struct timespec pause = {0, SIGHT_PAUSE};
     for (int i = 0; i < SIGHTS; i++) {
-        if (has_text(path.text, config)) return GP_OK;
+        if (time_of(path.text) == token && has_text(path.text, config)) return GP_OK;
         nanosleep(&pause, NULL);
     }
     return gp_fail(err, GP_IO, "does not see the run folder %s of process 0", folder);

@@ -9,7 +9,8 @@
 
 #include "store/snapshot.h"
 
-/* Questions of process 0 (gp_run_ask): whether the process sees the run folder; to write its part of step `number`. */
+/* Questions of process 0 (gp_run_ask): whether the process sees the run folder, whose token is `number`; to write its
+ * part of step `number`. */
 enum { GP_ASK_SEES, GP_ASK_SAVE };
 
 /* All processes: writes this one's part; takes part in reading those of the others, whatever becomes of its own.
@@ -21,7 +22,10 @@ GP_MUST_USE gp_status gp_part_write(gp_run *run, const gp_plan *plan, const char
 GP_MUST_USE gp_status gp_parts_begin(const char *folder, int64_t step, gp_error *err);
 /* Process 0, when all parts are there: the index. */
 GP_MUST_USE gp_status gp_parts_end(const gp_plan *plan, const char *folder, int64_t step, gp_error *err);
-/* Whether this process sees the run folder that process 0 writes to: its config.yaml has this text. */
-GP_MUST_USE gp_status gp_parts_check_folder(const char *folder, const char *config, gp_error *err);
+/* What tells the run folder from another one with the same configuration: when its config.yaml was written, which every
+ * run does at its start. Nanoseconds. */
+int64_t gp_parts_token(const char *folder);
+/* Whether this process sees the run folder that process 0 writes to: its config.yaml has this text, and the token. */
+GP_MUST_USE gp_status gp_parts_check_folder(const char *folder, const char *config, int64_t token, gp_error *err);
 
 #endif

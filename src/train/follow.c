@@ -70,7 +70,7 @@ static gp_status answer(void *context, int question, int64_t number, gp_error *e
     follower *f = context;
     bool ran;
     switch (question) {
-    case GP_ASK_SEES: return gp_parts_check_folder(f->opening.folder.text, f->opening.text, err);
+    case GP_ASK_SEES: return gp_parts_check_folder(f->opening.folder.text, f->opening.text, number, err);
     case GP_ASK_SAVE: {
         gp_status status =
             gp_part_write(f->run, f->session->plan, f->opening.folder.text, number, NULL, NULL, &ran, err);

@@ -16,6 +16,8 @@
 #include "report/plan_report.h"
 #include "report/warnings.h"
 
+enum { WARNING = 8000 };
+
 const char *gp_loss_text(char buffer[GP_LOSS_TEXT], double loss) {
     const double least = 0.1, most = 1e6;
     if (!isfinite(loss)) /* a sign of nan means nothing */
@@ -121,14 +123,14 @@ void gp_progress_eval(gp_progress *progress, const gp_eval_record *record) {
 }
 
 void gp_progress_warn(gp_progress *progress, const char *format, ...) {
+    char text[WARNING];
     end_line(progress);
     fflush(stdout);
     va_list args;
     va_start(args, format);
-    fputs("gpipe-train: warning: ", stderr);
-    gp_print_list(stderr, format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    fputs("\n", stderr);
+    gp_print(stderr, "gpipe-train: warning: %s\n", text);
 }
 
 FILE *gp_progress_out(gp_progress *progress) {

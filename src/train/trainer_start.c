@@ -287,7 +287,7 @@ gp_status gp_trainer_open(gp_trainer *t, gp_error *err) {
 static gp_status ask_for_folder(gp_trainer *t, gp_error *err) {
     gp_error failure = {0};
     if (!t->options->processes) return GP_OK;
-    GP_RETURN_IF_FAILED(gp_run_ask(t->run, GP_ASK_SEES, 0, err));
+    GP_RETURN_IF_FAILED(gp_run_ask(t->run, GP_ASK_SEES, gp_parts_token(t->options->folder), err));
     GP_RETURN_IF_FAILED(gp_run_answers(t->run, &failure, err));
     t->shared = failure.status == GP_OK;
     gp_saver_share(t->saver, t->shared);
@@ -315,6 +315,8 @@ gp_status gp_trainer_start(gp_trainer *t, gp_error *err) {
     GP_RETURN_IF_FAILED(write_config_and_plan(t, err));
     GP_RETURN_IF_FAILED(ask_for_folder(t, err));
     GP_RETURN_IF_FAILED(open_metrics(t, err));
-    if (t->options->resume) keep_changes(t, t->options->resume);
+    if (!t->options->resume) return GP_OK;
+    keep_changes(t, t->options->resume);
+    gp_safetensors_release(t->options->resume->snapshot.file); /* it may be removed while the run goes on */
     return GP_OK;
 }

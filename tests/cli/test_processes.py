@@ -8,6 +8,7 @@ program, only the test of what it says then. Exit status 77: there is no mpirun.
 """
 
 import collections
+import glob
 import json
 import os
 import re
@@ -63,6 +64,12 @@ def rank_of(pid):
         if name in variables:
             return int(variables[name])
     return None
+
+
+def hiding(folder, then="true"):
+    """What runs a command that sees an empty folder in place of this one."""
+    return ["unshare", *([] if os.getuid() == 0 else ["--map-root-user"]), "--mount", "sh", "-c",
+            'mount -t tmpfs none %s && %s && exec "$@"' % (folder, then), "sh"]
 
 
 class Launched(Runs):
@@ -225,6 +232,31 @@ class Bits(Launched):
         folder = self.together(2, "--set", "train.save_every=3")
         self.assertEqual(self.end(self.launch(folder, (2, ["c.yaml", "--set", "train.save_every=3", "--resume"])))[:2], (0, []))
 
+    def test_replicas_share_out_a_snapshot(self):
+        """Each process keeps some tensors."""
+        folder = self.together(2, *sets(SHARED + ["pipeline.devices=[cpu]", "pipeline.balance=[8]", "pipeline.replicas=2"]),
+                               "--set", "train.save_every=3")
+        with open(os.path.join(folder, "snapshots", "step-00000003", "model.safetensors.index.json")) as file:
+            keepers = collections.Counter(json.load(file)["weight_map"].values())
+        self.assertEqual(sorted(keepers), ["part-0000%d-of-00002.safetensors" % rank for rank in (0, 1)])
+        self.assertLess(max(keepers.values()), 3 * min(keepers.values()))
+
+    def test_a_process_that_does_not_see_the_run_folder(self):
+        """It sees another folder in its place, in which a run has left the same configuration."""
+        arguments = ["--set", "train.save_every=3"]
+        folder = self.together(2, *arguments)
+        shutil.copy(os.path.join(folder, "config.yaml"), os.path.join(self.folder, "before.yaml"))
+        hide = hiding("several", "cp before.yaml several/config.yaml")
+        if subprocess.run([*hide, "true"], cwd=self.folder, capture_output=True).returncode != 0:
+            self.skipTest("no folder can be hidden from a process")
+        arguments = ["--force", "c.yaml", *arguments]
+        status, said, out = self.end(self.launch(folder, (1, arguments), (1, arguments), prefix=hide))
+        self.assertEqual((status, said),
+                         (0, ["warning: process 1: does not see the run folder several of process 0; process 0 writes all "
+                              "snapshots, and they take longer"]), out)
+        self.assertTrue(glob.glob(os.path.join(folder, "snapshots", "*.safetensors")))
+        self.expect_equal(self.by_itself(arguments[2:]), folder)
+
     def test_a_timeline_has_all_workers(self):
         names = []
         for processes in (1, 3):
@@ -290,8 +322,7 @@ class BadInput(Launched):
 
     def test_data_that_one_process_does_not_have(self):
         """Process 1 has an empty folder in place of the data."""
-        hide = ["unshare", *([] if os.getuid() == 0 else ["--map-root-user"]), "--mount", "sh", "-c",
-                'mount -t tmpfs none data && exec "$@"', "sh"]
+        hide = hiding("data")
         data = os.path.join(self.folder, "data")
         os.makedirs(data, exist_ok=True)
         shutil.copy(os.path.join(self.folder, "d.safetensors"), data)

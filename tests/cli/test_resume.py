@@ -614,6 +614,26 @@ class Resume(Runs):
         self.expect_as_forced(*CONSTANT, "--set", "train.steps=30")
         self.assertEqual(results(self.run_folder), resumed)
 
+    def test_the_old_snapshot_is_closed(self):
+        """So that its disk space is free once it is removed."""
+        self.run_program("-q", "--set", "train={steps: 4, save_every: 4}")
+        before = self.lines_written()
+        process = self.start("-q", "--resume", "--set", "train={steps: 1000000, save_every: 1000000}")
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        start = time.monotonic()
+        while self.lines_written() < before + 9:
+            self.assertLess(time.monotonic() - start, PATIENCE)
+            self.assertIsNone(process.poll())
+            time.sleep(0.001)
+        files = "/proc/%d/fd" % process.pid
+        opened = []
+        for name in os.listdir(files):
+            with contextlib.suppress(FileNotFoundError):  # closed just now
+                opened.append(os.readlink(os.path.join(files, name)))
+        self.assertIn(os.path.join(os.path.realpath(self.run_folder), "metrics.jsonl"), opened)
+        self.assertEqual([name for name in opened if "/snapshots/" in name], [])
+
     def test_files_that_are_no_snapshots(self):
         within = os.path.join(self.run_folder, "snapshots")
         os.makedirs(within)
