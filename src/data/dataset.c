@@ -22,6 +22,7 @@ struct gp_dataset {
     gp_sample_spec spec;
     gp_transforms *transforms; /* NULL: none */
     int64_t first, count;      /* what `take` leaves */
+    int64_t each;              /* targets of a sample that count; −1: not the same for all samples, or not known */
     layout picture;            /* one sample's input before the transforms */
     layout input, target;      /* of one sample */
     size_t raw_bytes;          /* of one sample's input or target as the source has it, whichever is more; aligned */
@@ -190,23 +191,36 @@ static gp_status check_classes(const gp_dataset *self, int64_t first, int64_t sa
 }
 
 /* A class that does not exist should not wait for the last epoch, where all of them are soon read: a class for each
- * picture, not for each of its places. */
-static gp_status check_all_classes(const gp_dataset *self, gp_error *err) {
+ * picture, not for each of its places. *known: all were read, and *counted of them count. */
+static gp_status check_all_classes(const gp_dataset *self, bool *known, int64_t *counted, gp_error *err) {
     enum { CHUNK = 4096, MOST = 4 << 20 };
     int64_t targets = self->target.elements;
     int64_t samples = targets < CHUNK ? CHUNK / targets : 1;
     int64_t *target = NULL;
-    int64_t counts;
-    if (!self->source->has_target || self->spec.target_dtype != GP_I64 || self->count > MOST / targets) return GP_OK;
+    *counted = 0;
+    *known = self->count <= MOST / targets;
+    if (!*known) return GP_OK;
     GP_RETURN_IF_FAILED(GP_NEW(&target, samples * targets, err));
     gp_status status = GP_OK;
     for (int64_t done = 0; done < self->count && status == GP_OK; done += samples) {
-        int64_t now = self->count - done < samples ? self->count - done : samples;
+        int64_t counts = 0, now = self->count - done < samples ? self->count - done : samples;
         status = self->source->class->targets(self->source, self->first + done, now, target, err);
         if (status == GP_OK) status = check_classes(self, self->first + done, now, target, &counts, err);
+        *counted += counts;
     }
     free(target);
     return status;
+}
+
+/* Numbers count always. */
+static gp_status find_each(gp_dataset *self, gp_error *err) {
+    int64_t counted;
+    bool known;
+    self->each = self->source->has_target ? self->target.elements : 0;
+    if (!self->source->has_target || self->spec.target_dtype != GP_I64) return GP_OK;
+    GP_RETURN_IF_FAILED(check_all_classes(self, &known, &counted, err));
+    if (!known || counted != self->count * self->target.elements) self->each = -1;
+    return GP_OK;
 }
 
 static gp_status prepare(gp_dataset *self, const gp_source_config *config, gp_error *err) {
@@ -239,7 +253,7 @@ gp_status gp_dataset_open(const gp_source_config *source, const gp_sample_spec *
     if (status == GP_OK) status = check_input(self, source, err);
     if (status == GP_OK) status = check_target(self, source, err);
     if (status == GP_OK) status = prepare(self, source, err);
-    if (status == GP_OK) status = check_all_classes(self, err);
+    if (status == GP_OK) status = find_each(self, err);
     if (status != GP_OK) {
         gp_dataset_close(&self);
         return status;
@@ -259,6 +273,10 @@ void gp_dataset_close(gp_dataset **dataset) {
 
 int64_t gp_dataset_count(const gp_dataset *dataset) {
     return dataset->count;
+}
+
+int64_t gp_dataset_counts(const gp_dataset *dataset) {
+    return dataset->each;
 }
 
 size_t gp_dataset_scratch(const gp_dataset *dataset) {
@@ -314,7 +332,9 @@ gp_status gp_dataset_read(const gp_dataset *dataset, gp_sample_key key, void *sc
                           int64_t *counts, gp_error *err) {
     assert(key.index >= 0 && key.index < dataset->count);
     int64_t place = dataset->first + key.index;
-    GP_RETURN_IF_FAILED(read_input(dataset, place, key, scratch, input, err));
+    *counts = 0;
+    if (input) GP_RETURN_IF_FAILED(read_input(dataset, place, key, scratch, input, err));
+    if (!target) return GP_OK;
     if (dataset->spec.target_dtype == GP_I64) return read_classes(dataset, place, target, counts, err);
     return read_numbers(dataset, place, scratch, target, counts, err);
 }

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/philox.h"
 #include "base/sync.h"
 #include "trace/recorder.h"
 
@@ -22,7 +21,7 @@ typedef struct slot {
     char *target;
     gp_batch batch;    /* once it is whole */
     int64_t whole;     /* number of the mini-batch that is, −1: none; this and what follows: lock */
-    int64_t done;      /* samples that were read or given up */
+    int64_t done;      /* samples that were read or given up, or are not needed */
     int64_t counts;    /* of their targets */
     int64_t failed_at; /* the first that cannot be read, −1: none */
     gp_error error;    /* its error */
@@ -30,12 +29,14 @@ typedef struct slot {
 
 /* Some samples of one mini-batch. */
 typedef struct claim {
-    int64_t number;        /* of the mini-batch, from the first of first_epoch */
-    int64_t epoch, index;  /* of the mini-batch, as in gp_batch */
-    int64_t before;        /* samples of the epoch before the mini-batch */
-    int64_t samples;       /* of the mini-batch */
-    int64_t first, count;  /* of the claim, in the mini-batch */
-    int64_t places[CHUNK]; /* in the dataset */
+    int64_t number;               /* of the mini-batch, from the first of first_epoch */
+    int64_t epoch, index;         /* of the mini-batch, as in gp_batch */
+    int64_t before;               /* samples of the epoch before the mini-batch */
+    int64_t samples;              /* of the mini-batch */
+    int64_t first, end;           /* positions that are settled with the claim */
+    int count;                    /* those of them that are read */
+    gp_position positions[CHUNK]; /* in the mini-batch */
+    int64_t places[CHUNK];        /* in the dataset */
 } claim;
 
 typedef struct reader {
@@ -59,7 +60,7 @@ struct gp_loader {
     gp_loader_memory memory;
     slot *slots; /* [memory.slots] */
     reader *readers;
-    int started; /* of options.threads */
+    int started; /* of memory.threads */
 
     pthread_mutex_t claims;          /* never held together with `lock` */
     pthread_cond_t more;             /* there is something to claim, or nothing will be: claims */
@@ -79,39 +80,6 @@ struct gp_loader {
 
     int64_t taken; /* the mini-batch that the consumer takes next; consumer only */
 };
-
-int64_t gp_loader_batches(int64_t count, int64_t batch, bool drop_last) {
-    if (batch < 1) return 0;
-    return count / batch + (!drop_last && count % batch != 0);
-}
-
-/* A number below `below`, every one equally likely (Lemire, "Fast random integer generation in an interval", 2019): the
- * few draws that would make some numbers likelier are thrown away, and the next attempt has a counter of its own. */
-static gp_philox draw(uint64_t seed, int64_t epoch, int64_t position, uint32_t attempt) {
-    gp_philox counter = {{(uint32_t)(position / 4), (uint32_t)epoch, attempt, GP_RANDOM_SHUFFLE}};
-    return gp_philox_draw(seed, counter);
-}
-
-/* `drawn`: the first attempt of this position and its neighbours. */
-static uint32_t draw_below(uint64_t seed, int64_t epoch, int64_t position, gp_philox drawn, uint32_t below) {
-    for (uint32_t attempt = 1;; attempt++) {
-        uint64_t product = (uint64_t)drawn.word[position % 4] * below;
-        if ((uint32_t)product >= (0U - below) % below) return (uint32_t)(product >> 32);
-        drawn = draw(seed, epoch, position, attempt);
-    }
-}
-
-void gp_loader_order(uint64_t seed, int64_t epoch, int64_t count, int64_t *order) {
-    gp_philox drawn = {{0}};
-    for (int64_t i = 0; i < count; i++) order[i] = i;
-    for (int64_t i = count - 1; i > 0; i--) {
-        if (i == count - 1 || i % 4 == 3) drawn = draw(seed, epoch, i, 0);
-        int64_t j = draw_below(seed, epoch, i, drawn, (uint32_t)(i + 1));
-        int64_t swap = order[i];
-        order[i] = order[j];
-        order[j] = swap;
-    }
-}
 
 static size_t sample_bytes(gp_shape shape, gp_dtype dtype) {
     int64_t elements;
@@ -143,16 +111,28 @@ static size_t slot_bytes(const gp_loader_memory *memory, int64_t samples) {
     return gp_size_plus(gp_align_up(input, GP_ALIGNMENT), gp_align_up(target, GP_ALIGNMENT));
 }
 
+/* Whether an input (target) of any mini-batch is needed. The last one of the first epoch can have a size of its own. */
+static bool needs_any(const gp_loader_options *options, int64_t count, bool target) {
+    int64_t left = count - options->first_sample;
+    const int64_t sizes[] = {most_samples(options, count), count % options->batch, left % options->batch};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (gp_needs_any(&options->needs, sizes[i], target)) return true;
+    return false;
+}
+
 void gp_loader_memory_plan(const gp_dataset *dataset, const gp_sample_spec *spec, const gp_loader_options *options,
                            gp_loader_memory *out) {
     int64_t count = gp_dataset_count(dataset);
     int64_t end = find_end(options, count);
     int held = options->held < 1 ? 1 : options->held, slots = options->depth + held;
+    bool inputs = needs_any(options, count, false), targets = needs_any(options, count, true);
     *out = (gp_loader_memory){.slots = slots < end ? slots : (int)end,
                               .held = held,
                               .threads = options->threads < 1 ? 1 : options->threads,
-                              .input_bytes = sample_bytes(spec->input, spec->input_dtype),
-                              .target_bytes = sample_bytes(spec->target, spec->target_dtype)};
+                              .input_bytes = inputs ? sample_bytes(spec->input, spec->input_dtype) : 0,
+                              .target_bytes = targets ? sample_bytes(spec->target, spec->target_dtype) : 0};
+    if (!inputs && !targets) out->threads = 0;
+    if (out->threads == 0) return;
     out->batches = gp_size_times(slot_bytes(out, most_samples(options, count)), (size_t)out->slots);
     out->order = options->shuffle ? gp_size_times((size_t)count, sizeof(int64_t)) : 0;
     out->scratch = gp_size_times(gp_dataset_scratch(dataset), (size_t)out->threads);
@@ -166,36 +146,41 @@ static slot *slot_of(const gp_loader *self, int64_t number) {
 
 static void find_places(gp_loader *self, claim *out) {
     const gp_loader_options *options = &self->options;
-    int64_t before = out->before + out->first;
-    for (int64_t i = 0; !options->shuffle && i < out->count; i++) out->places[i] = before + i;
-    if (!options->shuffle) return;
-    if (self->order_epoch != out->epoch) gp_loader_order(options->seed, out->epoch, self->count, self->order);
-    self->order_epoch = out->epoch;
-    memcpy(out->places, self->order + before, (size_t)out->count * sizeof *out->places);
+    if (options->shuffle && self->order_epoch != out->epoch) {
+        gp_loader_order(options->seed, out->epoch, self->count, self->order);
+        self->order_epoch = out->epoch;
+    }
+    for (int i = 0; i < out->count; i++) {
+        int64_t at = out->before + out->positions[i].at;
+        out->places[i] = options->shuffle ? self->order[at] : at;
+    }
+}
+
+/* Of the whole mini-batch. */
+static claim find_batch(const gp_loader *self, int64_t number) {
+    const gp_loader_options *options = &self->options;
+    bool first = number < self->head;
+    int64_t later = number - self->head, index = first ? number : later % self->batches;
+    int64_t before = index * options->batch + (first ? options->first_sample : 0), left = self->count - before;
+    return (claim){.number = number,
+                   .epoch = options->first_epoch + (first ? 0 : 1 + later / self->batches),
+                   .index = index,
+                   .before = before,
+                   .samples = left < options->batch ? left : options->batch};
 }
 
 /* The next samples in order; waits for a restart after the last mini-batch. False when nothing is wanted any more. */
 static bool claim_samples(gp_loader *self, claim *out) {
-    const gp_loader_options *options = &self->options;
     pthread_mutex_lock(&self->claims);
     while (!atomic_load(&self->stop) && (self->rests || self->next_number >= self->end))
         pthread_cond_wait(&self->more, &self->claims);
     bool any = !atomic_load(&self->stop);
     if (any) {
-        bool first = self->next_number < self->head;
-        int64_t later = self->next_number - self->head;
-        int64_t index = first ? self->next_number : later % self->batches;
-        int64_t before = index * options->batch + (first ? options->first_sample : 0);
-        int64_t left = self->count - before;
-        *out = (claim){.number = self->next_number,
-                       .epoch = options->first_epoch + (first ? 0 : 1 + later / self->batches),
-                       .index = index,
-                       .before = before,
-                       .samples = left < options->batch ? left : options->batch,
-                       .first = self->next_first};
-        out->count = out->samples - out->first < CHUNK ? out->samples - out->first : CHUNK;
+        *out = find_batch(self, self->next_number);
+        out->first = self->next_first;
+        out->count = gp_needs_list(&self->options.needs, out->samples, out->first, CHUNK, out->positions, &out->end);
         find_places(self, out);
-        self->next_first += out->count;
+        self->next_first = out->end;
         if (self->next_first == out->samples) {
             self->next_number++;
             self->next_first = 0;
@@ -220,15 +205,17 @@ static gp_status read_samples(const reader *it, const claim *of, int64_t *counts
     gp_loader *self = it->loader;
     const slot *to = slot_of(self, of->number);
     *failed_at = -1;
-    for (int64_t i = 0; i < of->count; i++) {
-        size_t at = (size_t)(of->first + i);
+    for (int i = 0; i < of->count; i++) {
+        const gp_position *its = &of->positions[i];
+        size_t at = (size_t)its->at;
         gp_sample_key key = {.index = of->places[i], .epoch = of->epoch, .seed = self->options.seed};
         int64_t counted = 0;
         if (atomic_load_explicit(&self->stop, memory_order_relaxed)) return GP_CANCELLED;
-        gp_status status = gp_dataset_read(self->dataset, key, it->scratch, to->input + at * self->memory.input_bytes,
-                                           to->target + at * self->memory.target_bytes, &counted, err);
+        gp_status status = gp_dataset_read(
+            self->dataset, key, it->scratch, its->input ? to->input + at * self->memory.input_bytes : NULL,
+            its->target ? to->target + at * self->memory.target_bytes : NULL, &counted, err);
         if (status != GP_OK) {
-            *failed_at = of->first + i;
+            *failed_at = its->at;
             return status;
         }
         *counts += counted;
@@ -254,7 +241,7 @@ static void publish(gp_loader *self) {
 
 /* A thread has one span for each mini-batch: its claims follow one another. Lock is held. `began` 0: not recorded. */
 static void add_span(reader *it, const claim *of, uint64_t began) {
-    if (began == 0 || !it->spans || !atomic_load(&it->loader->records)) return;
+    if (began == 0 || of->count == 0 || !it->spans || !atomic_load(&it->loader->records)) return;
     gp_loader_span *last = it->joins ? &it->spans[it->span_count - 1] : NULL;
     if (last && last->number == of->number) {
         last->ended = gp_clock();
@@ -270,13 +257,35 @@ static void add_span(reader *it, const claim *of, uint64_t began) {
     }
 }
 
+/* A loader that reads all targets has counted all of them. */
+static void fill_batch(const gp_loader *self, slot *to, const claim *of) {
+    int64_t each = gp_dataset_counts(self->dataset);
+    to->batch = (gp_batch){.input = self->memory.input_bytes > 0 ? to->input : NULL,
+                           .target = self->memory.target_bytes > 0 ? to->target : NULL,
+                           .samples = of->samples,
+                           .counts = each < 0 ? -1 : each * of->samples,
+                           .counted = to->counts,
+                           .epoch = of->epoch,
+                           .index = of->index};
+    if (!self->options.needs.next) to->batch.counts = to->counts;
+}
+
+/* If nothing is read, a mini-batch is whole when it is taken. Lock is held. */
+static void pass_over(gp_loader *self) {
+    if (self->memory.threads > 0 || self->filled > self->taken || self->ended) return;
+    const claim all = find_batch(self, self->filled);
+    fill_batch(self, slot_of(self, self->filled), &all);
+    self->filled++;
+    self->ended = self->filled == self->end;
+}
+
 static void finish_claim(reader *it, const claim *of, uint64_t began, int64_t counts, int64_t failed_at,
                          const gp_error *error) {
     gp_loader *self = it->loader;
     slot *to = slot_of(self, of->number);
     pthread_mutex_lock(&self->lock);
     add_span(it, of, began);
-    to->done += of->count;
+    to->done += of->end - of->first;
     to->counts += counts;
     if (failed_at >= 0 && (to->failed_at < 0 || failed_at < to->failed_at)) {
         to->failed_at = failed_at;
@@ -284,12 +293,7 @@ static void finish_claim(reader *it, const claim *of, uint64_t began, int64_t co
     }
     if (to->done == of->samples) {
         to->whole = of->number;
-        to->batch = (gp_batch){.input = to->input,
-                               .target = to->target,
-                               .samples = of->samples,
-                               .counts = to->counts,
-                               .epoch = of->epoch,
-                               .index = of->index};
+        fill_batch(self, to, of);
         publish(self);
     }
     pthread_mutex_unlock(&self->lock);
@@ -336,6 +340,7 @@ static gp_status make_slots(gp_loader *self, gp_error *err) {
     if (memory->batches == SIZE_MAX)
         return gp_fail(err, GP_MEMORY, "out of memory: a mini-batch of %" PRId64 " samples", samples);
     GP_RETURN_IF_FAILED(GP_NEW(&self->slots, memory->slots, err));
+    if (memory->threads == 0) return GP_OK;
     for (int i = 0; i < memory->slots; i++) {
         slot *made = &self->slots[i];
         if (posix_memalign((void **)&made->input, GP_ALIGNMENT, bytes) != 0) {
@@ -370,13 +375,14 @@ static gp_status check_options(const gp_loader *self, gp_error *err) {
 
 static gp_status start(gp_loader *self, gp_error *err) {
     int failed = 0;
-    GP_RETURN_IF_FAILED(GP_NEW(&self->readers, self->options.threads, err));
-    for (int i = 0; i < self->options.threads; i++) {
+    int threads = self->memory.threads;
+    GP_RETURN_IF_FAILED(GP_NEW(&self->readers, threads, err));
+    for (int i = 0; i < threads; i++) {
         self->readers[i].loader = self;
         GP_RETURN_IF_FAILED(gp_new_array(&self->readers[i].scratch, gp_dataset_scratch(self->dataset), 1, err));
         GP_RETURN_IF_FAILED(GP_NEW(&self->readers[i].spans, self->options.recorded, err));
     }
-    while (!failed && self->started < self->options.threads) {
+    while (!failed && self->started < threads) {
         reader *next = &self->readers[self->started];
         failed = gp_thread_start(&next->thread, 0, run, next);
         if (!failed) self->started++;
@@ -400,7 +406,6 @@ gp_status gp_loader_create(gp_dataset *dataset, const gp_sample_spec *spec, cons
     GP_RETURN_IF_FAILED(GP_NEW(&self, 1, err));
     self->dataset = dataset;
     self->options = *options;
-    if (options->threads < 1) self->options.threads = 1;
     if (options->held < 1) self->options.held = 1;
     self->count = gp_dataset_count(dataset);
     self->batches = gp_loader_batches(self->count, options->batch, options->drop_last);
@@ -444,7 +449,7 @@ void gp_loader_destroy(gp_loader **loader) {
     pthread_cond_destroy(&self->more);
     pthread_mutex_destroy(&self->lock);
     pthread_mutex_destroy(&self->claims);
-    for (int i = 0; self->readers && i < self->options.threads; i++) {
+    for (int i = 0; self->readers && i < self->memory.threads; i++) {
         free(self->readers[i].scratch);
         free(self->readers[i].spans);
     }
@@ -476,7 +481,7 @@ gp_status gp_loader_restart(gp_loader *loader, gp_error *err) {
 
 bool gp_loader_ready(gp_loader *loader) {
     pthread_mutex_lock(&loader->lock);
-    bool ready = loader->filled > loader->taken || loader->ended;
+    bool ready = loader->filled > loader->taken || loader->ended || loader->memory.threads == 0;
     pthread_mutex_unlock(&loader->lock);
     return ready;
 }
@@ -484,7 +489,7 @@ bool gp_loader_ready(gp_loader *loader) {
 void gp_loader_record(gp_loader *loader, bool on) {
     pthread_mutex_lock(&loader->lock);
     if (on && !atomic_load(&loader->records))
-        for (int i = 0; i < loader->options.threads; i++) loader->readers[i].joins = false;
+        for (int i = 0; i < loader->memory.threads; i++) loader->readers[i].joins = false;
     atomic_store(&loader->records, on && loader->options.recorded > 0);
     pthread_mutex_unlock(&loader->lock);
 }
@@ -496,7 +501,7 @@ const gp_loader_span *gp_loader_spans(const gp_loader *loader, int thread, size_
 }
 
 int gp_loader_threads(const gp_loader *loader) {
-    return loader->options.threads;
+    return loader->memory.threads;
 }
 
 gp_status gp_loader_take(gp_loader *loader, const gp_batch **out, gp_error *err) {
@@ -504,6 +509,7 @@ gp_status gp_loader_take(gp_loader *loader, const gp_batch **out, gp_error *err)
     const gp_batch *batch = NULL;
     pthread_mutex_lock(&loader->lock);
     if (loader->taken - loader->freed >= loader->options.held) give_back(loader, loader->freed);
+    pass_over(loader);
     while (loader->filled == loader->taken && !loader->ended) pthread_cond_wait(&loader->change, &loader->lock);
     if (loader->filled > loader->taken)
         batch = &slot_of(loader, loader->taken++)->batch;

@@ -6,6 +6,10 @@
  * takes: an error is returned by the take that would have got that mini-batch, and is that of its first sample that
  * cannot be read.
  *
+ * A loader reads what its `needs` say, and leaves the rest of its buffers as it is. If no input is needed of any
+ * mini-batch, the buffers have no inputs, and likewise for targets. If nothing is needed, the loader has no thread and
+ * no buffer: it only says which mini-batches there are.
+ *
  * All that a loader takes of the host's memory is reserved, and touched, when it is created: what stands cannot run out
  * of memory later.
  */
@@ -17,6 +21,7 @@
 
 #include "base/status.h"
 #include "data/dataset.h"
+#include "data/needs.h"
 
 typedef struct gp_loader_options {
     int64_t batch; /* samples per mini-batch */
@@ -30,6 +35,7 @@ typedef struct gp_loader_options {
     int threads;          /* that read; 0: one */
     int held;             /* mini-batches that stay valid, with the one that was taken last; 0: that one */
     bool rests;           /* reads nothing before gp_loader_restart */
+    gp_needs needs;       /* what it reads; its context is borrowed until the loader is destroyed */
     int64_t recorded;     /* spans of reading that each thread can record; 0: none */
     bool records;         /* the loader records from its start on, as after gp_loader_record */
 } gp_loader_options;
@@ -43,12 +49,13 @@ typedef struct gp_loader_span {
 } gp_loader_span;
 
 typedef struct gp_batch {
-    const void *input;  /* [samples, …] in the order of memory */
-    const void *target; /* [samples, …] */
+    const void *input;  /* [samples, …] in the order of memory; NULL: none is read */
+    const void *target; /* [samples, …]; NULL: none is read */
     int64_t samples;
-    int64_t counts; /* targets that count, of the whole mini-batch */
-    int64_t epoch;  /* from 1 */
-    int64_t index;  /* in the epoch, from 0 */
+    int64_t counts;  /* targets that count, of the whole mini-batch; −1: not known, since some are not read */
+    int64_t counted; /* of the targets that are read, those that count */
+    int64_t epoch;   /* from 1 */
+    int64_t index;   /* in the epoch, from 0 */
 } gp_batch;
 
 typedef struct gp_loader gp_loader;
@@ -67,9 +74,9 @@ void gp_loader_order(uint64_t seed, int64_t epoch, int64_t count, int64_t *order
 typedef struct gp_loader_memory {
     int slots;           /* mini-batches that have a buffer each: those ahead, and those that are held */
     int held;            /* of them, in the consumer's hands */
-    int threads;         /* that read */
-    size_t input_bytes;  /* of one sample */
-    size_t target_bytes; /* of one sample */
+    int threads;         /* that read; 0: nothing is read, and all sizes are 0 */
+    size_t input_bytes;  /* of one sample; 0: no inputs are read */
+    size_t target_bytes; /* of one sample; 0: no targets are read */
     size_t batches;      /* all buffers of mini-batches */
     size_t order;        /* a shuffled order */
     size_t scratch;      /* in which the threads decode a sample each */

@@ -4,10 +4,11 @@
 
 #include "base/memory.h"
 #include "pipeline/team_internal.h"
+#include "plan/loads.h"
 
 /* Nothing that another process says is used before it is found to be of this plan. */
 static gp_status check_call(const gp_run *run, const gp_call *its, gp_error *err) {
-    bool steps = its->kind == GP_CALL_STEP || its->kind == GP_CALL_DIAGNOSE;
+    bool steps = its->kind == GP_CALL_COUNT || its->kind == GP_CALL_STEP || its->kind == GP_CALL_DIAGNOSE;
     bool lists = its->kind == GP_CALL_READ || its->kind == GP_CALL_WRITE;
     bool good = its->kind < GP_CALLS && its->count >= 0 && its->count <= (lists ? gp_team_entries(run->plan) : 0) &&
                 (!steps || (its->mini >= 0 && its->mini < run->plan->mini_count));
@@ -64,19 +65,36 @@ static gp_status record(gp_run *run, const gp_call *its, gp_error *err) {
     return its->flags & GP_CALL_ALIGNS ? gp_team_tell_clock(run, err) : GP_OK;
 }
 
-static gp_status step(gp_run *run, const gp_feed *feed, const gp_call *its, gp_error *err) {
+/* *counted: as gp_feed.take has it. */
+static gp_status take_data(gp_run *run, const gp_feed *feed, const gp_call *its, gp_step_input *out, int64_t *counted,
+                           gp_error *err) {
     const gp_mini_plan *mini = &run->plan->minis[its->mini];
-    gp_step_input input = {.seed = its->seed,
+    *out = (gp_step_input){.seed = its->seed,
                            .step = its->step,
                            .epoch = its->epoch,
                            .index = its->index,
                            .rate = its->rate,
                            .divisor = its->divisor};
+    *counted = 0;
+    if (!feed->take) return GP_OK;
+    return feed->take(feed->context, mini->training, its->epoch, its->index, mini->samples, out, counted, err);
+}
+
+static gp_status count(gp_run *run, const gp_feed *feed, const gp_call *its, gp_error *err) {
+    gp_step_input input;
+    int64_t counted;
+    if (!gp_plan_loads(run->plan, run->plan->rank, GP_VALUE_TARGET)) return GP_OK;
+    GP_RETURN_IF_FAILED(take_data(run, feed, its, &input, &counted, err));
+    return gp_wire_send_now(run->wire, 0, gp_team_tag_of(run, GP_TAG_COUNT), &counted, sizeof counted, &run->cancel,
+                            err);
+}
+
+static gp_status step(gp_run *run, const gp_feed *feed, const gp_call *its, gp_error *err) {
+    gp_step_input input;
     gp_step_result result;
     gp_finding finding = {0};
-    if (feed->take)
-        GP_RETURN_IF_FAILED(
-            feed->take(feed->context, mini->training, its->epoch, its->index, mini->samples, &input, err));
+    int64_t ignored;
+    GP_RETURN_IF_FAILED(take_data(run, feed, its, &input, &ignored, err));
     run->recorder = NULL;
     if (its->flags & GP_CALL_RECORDS) GP_RETURN_IF_FAILED(record(run, its, err));
     if (its->kind == GP_CALL_DIAGNOSE) return gp_run_diagnose(run, its->mini, &input, &finding, err);
@@ -93,6 +111,7 @@ static gp_status answer(gp_run *run, const gp_feed *feed, const gp_call *its, gp
 
 static gp_status obey(gp_run *run, const gp_feed *feed, const gp_call *its, gp_error *err) {
     switch ((gp_call_kind)its->kind) {
+    case GP_CALL_COUNT: return count(run, feed, its, err);
     case GP_CALL_STEP:
     case GP_CALL_DIAGNOSE: return step(run, feed, its, err);
     case GP_CALL_READ:

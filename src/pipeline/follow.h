@@ -13,10 +13,11 @@
 typedef struct gp_feed {
     void *context;
     /* NULL: none of its stages loads data. The mini-batch `index` (from 0) of an epoch of the training data, or of the
-     * evaluation data. What it points to stays until the next call. Mini-batches are asked for in order; one may be
-     * asked for twice. */
+     * evaluation data, for step out->step. What it points to stays until the next call. *counted: the targets that
+     * count, of those that this process reads. Mini-batches are asked for in order; one may be asked for several
+     * times. */
     gp_status (*take)(void *context, bool training, int64_t epoch, int64_t index, int64_t samples, gp_step_input *out,
-                      gp_error *err);
+                      int64_t *counted, gp_error *err);
     /* Answers gp_run_ask. A failure is told to process 0, and ends nothing. */
     gp_status (*answer)(void *context, int question, int64_t number, gp_error *err);
 } gp_feed;
@@ -24,6 +25,10 @@ typedef struct gp_feed {
 /* Carries out what process 0 calls for, until the run ends. *goes_on: process 0 begins another run, with the next
  * configuration. */
 GP_MUST_USE gp_status gp_run_follow(gp_run *run, const gp_feed *feed, bool *goes_on, gp_error *err);
+/* Process 0, before a step: how many targets count in the mini-batch of `input`, with the plan `mini`. `own`: how many
+ * of those that this process reads. Each process counts the targets that its own stages load. */
+GP_MUST_USE gp_status gp_run_count(gp_run *run, int mini, const gp_step_input *input, int64_t own, int64_t *out,
+                                   gp_error *err);
 /* Process 0 asks the others to do something; then it can do its own part, and waits for the answers. *failure: the
  * first that is none of GP_OK. The question and its number are the caller's. */
 GP_MUST_USE gp_status gp_run_ask(gp_run *run, int question, int64_t number, gp_error *err);

@@ -9,6 +9,7 @@
 #include "pipeline/follow.h"
 #include "pipeline/team_internal.h"
 #include "plan/layer_ticks.h"
+#include "plan/loads.h"
 
 /* ---- open, close ------------------------------------------------------------------------------------------------- */
 
@@ -148,6 +149,37 @@ gp_status gp_team_settle(gp_run *run, gp_status status, const gp_error *err) {
     const gp_error unsaid = {.status = status};
     if (status != GP_OK && run->team) (void)gp_cancel_raise(&run->cancel, err ? err : &unsaid);
     return status;
+}
+
+/* ---- before a step ----------------------------------------------------------------------------------------------- */
+
+static bool another_counts(const gp_plan *plan) {
+    for (int p = 1; p < plan->processes; p++)
+        if (gp_plan_loads(plan, p, GP_VALUE_TARGET)) return true;
+    return false;
+}
+
+/* Together they can count as many targets as the mini-batch has. */
+static gp_status receive_count(gp_run *run, int mini, int process, int64_t *sum, gp_error *err) {
+    const gp_plan *plan = run->plan;
+    int64_t elements, counted;
+    if (!gp_shape_elements(plan->graph->values[GP_VALUE_TARGET].shape, &elements)) elements = 0;
+    GP_RETURN_IF_FAILED(gp_wire_receive_now(run->wire, process, gp_team_tag_of(run, GP_TAG_COUNT), &counted,
+                                            sizeof counted, &run->cancel, err));
+    if (counted < 0 || counted > plan->minis[mini].samples * elements - *sum)
+        return gp_fail(err, GP_INTERNAL, "process %d has counted more targets than there are", process);
+    *sum += counted;
+    return GP_OK;
+}
+
+gp_status gp_run_count(gp_run *run, int mini, const gp_step_input *input, int64_t own, int64_t *out, gp_error *err) {
+    *out = own;
+    if (!calls(run) || !another_counts(run->plan)) return GP_OK;
+    GP_RETURN_IF_FAILED(gp_team_call(run, GP_CALL_COUNT, mini, input, NULL, 0, err));
+    gp_status status = GP_OK;
+    for (int p = 1; p < run->plan->processes && status == GP_OK; p++)
+        if (gp_plan_loads(run->plan, p, GP_VALUE_TARGET)) status = receive_count(run, mini, p, out, err);
+    return gp_team_settle(run, status, err);
 }
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */

@@ -10,6 +10,7 @@
 #include "pipeline/run_internal.h"
 
 typedef enum gp_call_kind {
+    GP_CALL_COUNT, /* gp_run_count */
     GP_CALL_STEP,
     GP_CALL_DIAGNOSE,
     GP_CALL_READ,
@@ -26,7 +27,7 @@ typedef enum gp_call_kind {
 GP_MUST_USE gp_status gp_team_open(gp_run *run, gp_error *err);
 void gp_team_close(gp_run *run);
 
-/* Process 0 sends a call. `input`: of STEP and DIAGNOSE. `copies`: of READ and WRITE, `count` of them. */
+/* Process 0 sends a call. `input`: of COUNT, STEP, DIAGNOSE and ASK. `copies`: of READ and WRITE, `count` of them. */
 GP_MUST_USE gp_status gp_team_call(gp_run *run, gp_call_kind kind, int mini, const gp_step_input *input,
                                    const gp_tensor_copy *copies, int count, gp_error *err);
 /* After a call, process 0 and the others must do the same: a failure ends the run. Returns the status. */

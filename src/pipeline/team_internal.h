@@ -16,6 +16,7 @@ typedef enum gp_team_tag {
     GP_TAG_TICKS,
     GP_TAG_CLOCK,
     GP_TAG_ANSWER,
+    GP_TAG_COUNT,
     GP_TEAM_TAGS
 } gp_team_tag;
 enum { GP_CALL_RECORDS = 1, GP_CALL_TICKS = 2, GP_CALL_ALIGNS = 4 }; /* flags of a call */

@@ -1,5 +1,6 @@
 #include "session/loaders.h"
 
+#include "plan/loads.h"
 #include "settings/rate.h"
 
 /* Whether a step may begin while the one before is under way: then its mini-batch is held, too. */
@@ -31,6 +32,27 @@ static int64_t count_read(const gp_loader_options *options, int64_t traced) {
     return traced > 0 ? traced + others : 0;
 }
 
+/* A size that is not planned is one that the run does not come to. */
+static gp_share next_load(const gp_plan *plan, bool training, int64_t samples, bool target, int64_t from) {
+    int mini = gp_plan_find(plan, training, samples);
+    if (mini < 0) return (gp_share){samples, 0};
+    return gp_mini_loads(plan, &plan->minis[mini], plan->rank, target ? GP_VALUE_TARGET : GP_VALUE_INPUT, from);
+}
+
+static gp_share next_of_training(const void *plan, int64_t samples, bool target, int64_t from) {
+    return next_load(plan, true, samples, target, from);
+}
+
+static gp_share next_of_evaluation(const void *plan, int64_t samples, bool target, int64_t from) {
+    return next_load(plan, false, samples, target, from);
+}
+
+/* A process that is alone reads all. */
+static gp_needs needs_of(const gp_plan *plan, bool training) {
+    if (plan->processes == 1) return (gp_needs){NULL, NULL};
+    return (gp_needs){training ? next_of_training : next_of_evaluation, plan};
+}
+
 gp_loader_options gp_loaders_training(const gp_session *session, int64_t step, const gp_trace_options *trace) {
     const gp_config *config = session->config;
     int64_t steps, evaluated;
@@ -45,6 +67,7 @@ gp_loader_options gp_loaders_training(const gp_session *session, int64_t step, c
                                  .depth = GP_PREFETCH,
                                  .threads = config->data.threads,
                                  .held = may_overlap(session->plan) ? 2 : 1,
+                                 .needs = needs_of(session->plan, true),
                                  .records = steps > 0 && step + 1 >= trace->first && step < trace->last};
     options.recorded = count_read(&options, steps);
     return options;
@@ -60,7 +83,8 @@ gp_loader_options gp_loaders_evaluation(const gp_session *session, const gp_trac
                                  .epochs = 1,
                                  .depth = GP_PREFETCH,
                                  .threads = config->data.threads,
-                                 .rests = true};
+                                 .rests = true,
+                                 .needs = needs_of(session->plan, false)};
     options.recorded = count_read(&options, evaluated);
     return options;
 }

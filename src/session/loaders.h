@@ -1,5 +1,7 @@
 /* How a run reads its data: the options of its loaders, from the configuration and the plan.
  *
+ * Of several processes each reads what its own stages load (plan/loads.h). A loader borrows the session's plan.
+ *
  * A run that trains has a loader for training and, if it evaluates, a second one, which rests between evaluations.
  * Both stand from before the first step to the end: all buffers are reserved before the run begins, and training's
  * mini-batches stay ahead while an evaluation runs. (One set of buffers for both would save up to four

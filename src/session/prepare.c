@@ -6,6 +6,7 @@
 
 #include "balance/rules.h"
 #include "base/memory.h"
+#include "plan/loads.h"
 #include "plan/memory.h"
 #include "process/processes.h"
 #include "session/devices.h"
@@ -51,11 +52,7 @@ static gp_status open_data(gp_session *session, gp_error *err) {
 
 bool gp_session_loads(const gp_session *session) {
     const gp_plan *plan = session->plan;
-    for (int s = 0; s < plan->stages->count; s++) {
-        const gp_stage *stage = &plan->stages->stage[s];
-        if (!gp_plan_stage_is_far(plan, s) && (stage->loads_input || stage->loads_target)) return true;
-    }
-    return false;
+    return gp_plan_loads(plan, plan->rank, GP_VALUE_INPUT) || gp_plan_loads(plan, plan->rank, GP_VALUE_TARGET);
 }
 
 /* All processes must have the same data. */

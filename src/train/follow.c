@@ -22,6 +22,7 @@ typedef struct follower {
     gp_batch batch;                   /* the last one that was taken */
     bool of_training;                 /* it is of the training data */
     bool any;                         /* there is one */
+    bool refuses;                     /* a sample that this process has read is wrong */
 } follower;
 
 /* ---- mini-batches ------------------------------------------------------------------------------------------------ */
@@ -49,11 +50,17 @@ static gp_status take_next(follower *f, bool training, int64_t index, gp_error *
     return GP_OK;
 }
 
+/* Bad data are the same in all processes: the sentence is that of a run of one process. */
+static gp_status refuse_data(follower *f, bool training, uint32_t step, gp_error *err) {
+    f->refuses = err->status == GP_DATA;
+    return training ? err->status : gp_error_context(err, "evaluation after step %" PRIu32 ": ", step);
+}
+
 static gp_status take(void *context, bool training, int64_t epoch, int64_t index, int64_t samples, gp_step_input *out,
-                      gp_error *err) {
+                      int64_t *counted, gp_error *err) {
     follower *f = context;
     bool again = f->any && f->of_training == training && f->batch.epoch == epoch && f->batch.index == index;
-    if (!again) GP_RETURN_IF_FAILED(take_next(f, training, index, err));
+    if (!again && take_next(f, training, index, err) != GP_OK) return refuse_data(f, training, out->step, err);
     if (f->batch.epoch != epoch || f->batch.index != index || f->batch.samples != samples)
         return gp_fail(err, GP_INTERNAL,
                        "this process is at mini-batch %" PRId64 " of epoch %" PRId64 ", but process 0 at %" PRId64
@@ -61,6 +68,7 @@ static gp_status take(void *context, bool training, int64_t epoch, int64_t index
                        f->batch.index, f->batch.epoch, index, epoch);
     out->input = f->batch.input;
     out->target = f->batch.target;
+    *counted = f->batch.counted;
     return GP_OK;
 }
 
@@ -176,5 +184,6 @@ gp_status gp_follow(gp_processes *processes, gp_error *err) {
     gp_session_close(&f.session);
     gp_opening_fini(&f.opening);
     free(f.phase);
-    return status == GP_OK ? GP_OK : gp_error_context(err, "process %d: ", gp_processes_wire(processes)->rank);
+    if (status == GP_OK || f.refuses) return status;
+    return gp_error_context(err, "process %d: ", gp_processes_wire(processes)->rank);
 }

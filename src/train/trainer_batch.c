@@ -37,12 +37,30 @@ gp_status gp_trainer_batch(gp_trainer *t, int mini, const gp_step_input *input, 
     return status;
 }
 
+/* If some targets are read by other processes, and it is not certain that all count, they say how many do. */
+static gp_status count_targets(gp_trainer *t, bool training, int64_t step, gp_batch *batch, gp_error *err) {
+    const gp_step_input input = {.step = (uint32_t)step, .epoch = batch->epoch, .index = batch->index};
+    int mini;
+    if (batch->counts >= 0) return GP_OK;
+    GP_RETURN_IF_FAILED(gp_session_find_mini(t->session, training, batch->samples, &mini, err));
+    return gp_run_count(t->run, mini, &input, batch->counted, &batch->counts, err);
+}
+
+static gp_status take_batch(gp_trainer *t, gp_loader *loader, int64_t step, const gp_batch **out, gp_error *err) {
+    const gp_batch *read = NULL;
+    GP_RETURN_IF_FAILED(gp_loader_take(loader, &read, err));
+    *out = read ? &t->taken : NULL;
+    if (!read) return GP_OK;
+    t->taken = *read;
+    return count_targets(t, loader == t->training, step, &t->taken, err);
+}
+
 gp_status gp_trainer_take(gp_trainer *t, gp_loader *loader, const gp_batch **out, gp_error *err) {
     bool training = loader == t->training;
     int64_t step = t->reached.step + (t->under_way.step > 0) + training;
     GP_RETURN_IF_FAILED(gp_tracing_before_take(t->tracing, training, step, err));
     uint64_t began = gp_clock();
-    gp_status status = gp_loader_take(loader, out, err);
+    gp_status status = take_batch(t, loader, step, out, err);
     uint64_t ended = gp_clock();
     t->data_seconds = 1e-9 * (double)(ended - began);
     gp_tracing_after_take(t->tracing, training, step, began, ended);

@@ -28,6 +28,7 @@ typedef struct gp_trainer {
     gp_session *session;
     const gp_train_options *options;
     gp_run *run;
+    gp_batch taken;        /* the last mini-batch */
     gp_loader *training;   /* NULL: nothing is trained */
     gp_loader *evaluation; /* rests between evaluations; NULL: no evaluation data */
     gp_metrics *metrics;
@@ -59,7 +60,8 @@ gp_step_input gp_trainer_input(const gp_trainer *t, const gp_batch *batch, int64
 GP_MUST_USE gp_status gp_trainer_batch(gp_trainer *t, int mini, const gp_step_input *input, gp_step_result *result,
                                        gp_error *err);
 
-/* The next mini-batch of a loader; blocks until it is read. Sets data_seconds, and tells the timeline. */
+/* The next mini-batch of a loader; blocks until it is read, and the targets that count are known. It stays until the
+ * next one is taken. Sets data_seconds, and tells the timeline. */
 GP_MUST_USE gp_status gp_trainer_take(gp_trainer *t, gp_loader *loader, const gp_batch **out, gp_error *err);
 /* What a second pass of a mini-batch found, as a text: the tensor; if it is of the data, the sample and where that
  * stands in its file. "" if nothing was found. */

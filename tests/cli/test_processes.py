@@ -7,10 +7,12 @@ N processes are killed, stopped or told to end at random moments; by default few
 program, only the test of what it says then. Exit status 77: there is no mpirun. Standard library only.
 """
 
+import array
 import collections
 import glob
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -21,7 +23,7 @@ import unittest
 
 import runs
 from runs import OPTIONS, Runs, main, read, snapshots
-from test_cli import results, sets
+from test_cli import results, sets, write_tensors
 
 # 8 layers with a skip, batch norm and dropout. Mini-batches of 16 samples, the last of an epoch of 2.
 CONFIG = runs.TRAINED
@@ -277,6 +279,111 @@ class Bits(Launched):
         self.assertEqual(names[1], names[0])
 
 
+class Data(Launched):
+    """Each process reads what its own stages load."""
+
+    HALVES = ["pipeline.devices=[[cpu, cpu]]", *SHARED]  # each process has the same half of each micro-batch
+    LAST_FIRST = ["pipeline.devices=[{cpu: {rank: 1}}, {cpu: {rank: 0}}]"]
+
+    def write_file(self, name, x, y, shape=(64, 2, 4, 4)):
+        write_tensors(os.path.join(self.folder, name), x=("F32", list(shape), array.array("f", x).tobytes()),
+                      y=("I64", [shape[0]], array.array("q", y).tobytes()))
+
+    def data_of(self, name):
+        return ["data.train={tensors: %s, take: [0, 50]}" % name, "data.eval={tensors: %s, take: [50, 64]}" % name]
+
+    def failure(self, processes, *arguments):
+        """What is said, and the exit status; no run is there afterwards."""
+        folder = os.path.join(self.folder, "fails")
+        if processes > 1:
+            status, said, _ = self.end(self.launch(folder, (processes, ["--force", *arguments])))
+        else:
+            done = subprocess.run([OPTIONS.program, "-q", "--force", "-o", folder, *arguments], cwd=self.folder,
+                                  capture_output=True, text=True)
+            status, said = done.returncode, [line[len("gpipe-train: "):].replace(self.folder + "/", "")
+                                             for line in done.stderr.splitlines()]
+        shutil.rmtree(folder, ignore_errors=True)
+        return said, status
+
+    def test_targets_that_do_not_count(self):
+        """How many count is known only when all processes have read theirs."""
+        rng = random.Random(2)
+        x = [rng.random() - 0.5 for _ in range(64 * 32)]
+        self.write_file("ignored.safetensors", x, [-100 if n % 16 < 7 or n % 5 == 0 else n % 3 for n in range(64)])
+        data = self.data_of("ignored.safetensors")
+        for processes, changes in (
+            (2, self.HALVES), (3, ["pipeline.devices=[[cpu, cpu], cpu]", *SHARED]),
+            (3, ["pipeline.devices=[cpu, [cpu, cpu]]", *SHARED]), (4, FOUR),
+            (4, ["pipeline.devices=[[cpu, cpu, cpu, cpu]]", *SHARED]),
+        ):
+            with self.subTest(processes=processes, changes=changes):
+                arguments = sets([*changes, *data])
+                self.expect_equal(self.by_itself(arguments), self.together(processes, *arguments))
+        self.expect_equal(self.by_itself(sets(data)), self.together(2, *sets([*self.LAST_FIRST, *data])))
+
+    def read_by_process_0(self, processes, changes):
+        """For each pass, how many samples of a mini-batch."""
+        path = os.path.join(self.folder, "reads.json")
+        arguments = ["--force", "--trace", path, "--trace-steps", "1:8", *sets(changes)]
+        if processes > 1:
+            self.assertEqual(self.end(self.launch(self.run_folder, (processes, ["c.yaml", *arguments])))[:2], (0, []))
+        else:
+            self.run_program("-q", *arguments)
+        found = collections.defaultdict(set)
+        with open(path) as file:
+            for event in json.load(file)["traceEvents"]:
+                if event["ph"] == "X" and event["name"].startswith("read mini-batch"):
+                    found[event["args"]["pass"]].add(event["args"]["samples"])
+        return dict(found)
+
+    def test_a_process_reads_its_own_share(self):
+        """Mini-batches of 16 and 14 samples, in two micro-batches."""
+        self.assertEqual(self.read_by_process_0(1, self.HALVES), {"training": {16}, "evaluation": {14}})
+        self.assertEqual(self.read_by_process_0(2, self.HALVES), {"training": {8}, "evaluation": {8}})
+
+    def test_a_process_without_data_reads_nothing(self):
+        ranks = "pipeline.devices=[{cpu: {rank: 1}}, {cpu: {rank: 0}}, {cpu: {rank: 1}}]"
+        self.assertEqual(self.read_by_process_0(2, [ranks, "pipeline.balance=[3, 2, 3]"]), {})
+        self.assertEqual(self.read_by_process_0(2, self.LAST_FIRST), {"training": {16, 2}, "evaluation": {14}}) # targets
+
+    def test_a_sample_that_is_not_finite(self):
+        """It is named as by a run of one process, whichever process reads it."""
+        for at, value in ((1, "nan"), (6, "inf")):
+            x = [0.0] * (64 * 32)
+            x[at * 32 + 5] = float(value)
+            self.write_file("bad.safetensors", x, [n % 3 for n in range(64)])
+            data = [*self.data_of("bad.safetensors"), "data.shuffle=false"]
+            alone = self.failure(1, "c.yaml", *sets([*self.HALVES, *data]))
+            self.assertRegex(alone[0][0], r"sample %d of bad.safetensors: x\[%d, 0, 1, 1\] is %s" % (at, at, value))
+            self.assertEqual(self.failure(2, "c.yaml", *sets([*self.HALVES, *data])), alone)
+            alone = self.failure(1, "c.yaml", *sets(data))
+            self.assertEqual(self.failure(2, "c.yaml", *sets([*self.LAST_FIRST, *data])), alone)
+
+    def test_a_class_that_does_not_exist(self):
+        """There are too many classes to look at all of them before the run."""
+        samples, side = 1032, 64
+        pixels = samples * side * side
+        config = ("model:\n  input: {shape: [1, %d, %d]}\n  layers:\n    - conv: {out: 2, kernel: 1}\n"
+                  "    - conv: {out: 2, kernel: 1}\n"
+                  "  loss: cross_entropy\ndata:\n  train: {tensors: many.safetensors}\n  eval: {tensors: many.safetensors}\n"
+                  "  batch: 16\n  shuffle: false\n"
+                  "pipeline: {devices: [[cpu, cpu]], micro_batches: 2}\noptimizer: {sgd: {lr: 0.01}}\ntrain: {steps: 3}\n"
+                  % (side, side))
+        with open(os.path.join(self.folder, "many.yaml"), "w") as file:
+            file.write(config)
+        for at in (17, 22):  # in the second mini-batch: of the first process, of the other one
+            y = bytearray(pixels)
+            y[at * side * side] = 9
+            write_tensors(os.path.join(self.folder, "many.safetensors"),
+                          x=("U8", [samples, 1, side, side], bytes(pixels)), y=("U8", [samples, side, side], bytes(y)))
+            sentence = ("many.safetensors: sample %d: class 9 is out of range; the model has 2 outputs, for the classes 0 … 1"
+                        % at)
+            arguments = ["many.yaml", "--set", "train.steps=%d" % (3 if at == 17 else 0)]
+            sentence = ("" if at == 17 else "evaluation after step 0: ") + sentence
+            for processes, changes in ((1, []), (2, []), (2, self.LAST_FIRST)):
+                self.assertEqual(self.failure(processes, *arguments, *sets(changes)), ([sentence], 1))
+
+
 class BadInput(Launched):
     """One sentence, once, and no run folder."""
 
@@ -449,4 +556,4 @@ if __name__ == "__main__":
     if SOME and has_mpi(os.path.abspath(SOME[0])) and not shutil.which("mpirun"):
         print("skipped: there is no mpirun")
         sys.exit(77)
-    main(Bits, BadInput, Faults, WithoutMpi, moments={"type": int, "default": 6})
+    main(Bits, Data, BadInput, Faults, WithoutMpi, moments={"type": int, "default": 6})

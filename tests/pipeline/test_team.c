@@ -14,6 +14,7 @@
 #include "pipeline/follow.h"
 #include "pipeline/harness.h"
 #include "pipeline/networks.h"
+#include "plan/loads.h"
 #include "process/loop_wire.h"
 
 enum { MOST = 4, WORKERS = 8, TEXT = 4096 };
@@ -67,12 +68,38 @@ static void message_failed(void *context, int rank, const gp_error *cause) {
     end_all(context, &named);
 }
 
+/* What the process loads stays, and all else becomes garbage: 0xFF is not a number, and no class. */
+static void spoil_rest(harness *h, int value, int64_t samples, bool training, char *memory, size_t sample) {
+    const gp_mini_plan *mini = &h->plan->minis[gp_plan_find(h->plan, training, samples)];
+    gp_share kept = {0, 0};
+    for (int64_t from = 0; from < samples; from = kept.first + kept.count) {
+        kept = gp_mini_loads(h->plan, mini, h->plan->rank, value, from);
+        memset(memory + (size_t)from * sample, 0xFF, (size_t)(kept.first - from) * sample);
+        if (kept.count == 0) return;
+    }
+}
+
+/* Targets of even classes, of those that the process loads: more or fewer than there are if it lies. */
+static int64_t count_even(const harness *h, const gp_mini_plan *mini, int64_t lie) {
+    int64_t counted = lie;
+    for (gp_share its = {0, 0};;) {
+        its = gp_mini_loads(h->plan, mini, h->plan->rank, GP_VALUE_TARGET, its.first + its.count);
+        if (its.count == 0) return counted;
+        for (int64_t i = its.first; i < its.first + its.count; i++) counted += ((int64_t *)h->target)[i] % 2 == 0;
+    }
+}
+
+static int64_t lie; /* of all that follow */
+
 static gp_status take(void *context, bool training, int64_t epoch, int64_t index, int64_t samples, gp_step_input *out,
-                      gp_error *err) {
+                      int64_t *counted, gp_error *err) {
     harness *h = context;
     if (epoch != 0) return gp_fail(err, GP_INTERNAL, "epoch %d", (int)epoch);
-    (void)training;
     harness_make_data(h, samples, (uint32_t)index);
+    *counted = count_even(h, &h->plan->minis[gp_plan_find(h->plan, training, samples)], lie);
+    size_t real = gp_dtype_size(h->plan->types.storage), class = sizeof(int64_t);
+    spoil_rest(h, GP_VALUE_INPUT, samples, training, h->input, (size_t)h->input_elements * real);
+    spoil_rest(h, GP_VALUE_TARGET, samples, training, h->target, class);
     out->input = h->input;
     out->target = h->target;
     return GP_OK;
@@ -274,6 +301,51 @@ static void processes_change_no_bit(void **state) {
     }
 }
 
+/* ---- counts ------------------------------------------------------------------------------------------------------ */
+
+/* Of each mini-batch, whoever has the last stage: the sum is that of all targets. */
+static void the_processes_count_together(void **state) {
+    (void)state;
+    static team its;
+    for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+        const harness_options options = options_of(&ways[w]);
+        gp_error err = {0};
+        begin(&its, &options, ways[w].processes, ways[w].process, w, NULL, -1);
+        harness *h = &its.member[0].h;
+        for (int m = 0; m < h->plan->mini_count; m++) {
+            const gp_mini_plan *mini = &h->plan->minis[m];
+            const gp_step_input input = {.step = 1, .index = 10 + m};
+            int64_t found, expected = 0;
+            harness_make_data(h, mini->samples, (uint32_t)input.index);
+            for (int64_t i = 0; i < mini->samples; i++) expected += ((int64_t *)h->target)[i] % 2 == 0;
+            must(gp_run_count(h->run, m, &input, count_even(h, mini, 0), &found, &err), &err);
+            if (found != expected) fail_msg("%s: %d targets of %d", ways[w].name, (int)found, (int)expected);
+        }
+        end(&its);
+    }
+}
+
+/* A count that cannot be is refused. */
+static void a_count_is_checked(void **state) {
+    (void)state;
+    static team its;
+    static const int64_t lies[] = {-1000, 28, INT64_MAX / 2};
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        const harness_options options = options_of(&ways[0]);
+        const gp_step_input input = {.step = 1, .index = 1};
+        int64_t found;
+        gp_error err = {0};
+        begin(&its, &options, 2, ways[0].process, 1, NULL, -1);
+        lie = lies[i];
+        gp_status status = gp_run_count(its.member[0].h.run, 0, &input, 0, &found, &err);
+        lie = 0;
+        assert_int_equal(status, GP_INTERNAL);
+        assert_string_equal(err.text, "process 1 has counted more targets than there are");
+        end_all(&its, &err);
+        end(&its);
+    }
+}
+
 /* ---- what fails -------------------------------------------------------------------------------------------------- */
 
 static gp_status fail_late(void *context, const gp_site *site, gp_error *err) {
@@ -331,6 +403,8 @@ static void a_message_of_another_size_ends_all(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(processes_change_no_bit),
+        cmocka_unit_test(the_processes_count_together),
+        cmocka_unit_test(a_count_is_checked),
         cmocka_unit_test(a_failure_ends_all),
         cmocka_unit_test(a_message_of_another_size_ends_all),
     };

@@ -100,6 +100,39 @@ static gp_session *open_with(const gp_session_options *options, const char *cons
     return session;
 }
 
+/* Buffers for inputs, or for targets, or none: the first stage, the last, and one between them. */
+static void a_process_reserves_for_what_it_loads(void **state) {
+    (void)state;
+    static const struct {
+        const char *devices;
+        int rank, workers;
+        bool inputs, targets;
+    } cases[] = {
+        {"pipeline.devices=[{cpu: {rank: 0}}, {cpu: {rank: 0}}, {cpu: {rank: 1}}]", 0, 2, true, false},
+        {"pipeline.devices=[{cpu: {rank: 0}}, {cpu: {rank: 1}}, {cpu: {rank: 1}}]", 1, 2, false, true},
+        {"pipeline.devices=[{cpu: {rank: 0}}, {cpu: {rank: 1}}, {cpu: {rank: 0}}]", 0, 2, true, true},
+        {"pipeline.devices=[{cpu: {rank: 1}}, {cpu: {rank: 0}}, {cpu: {rank: 1}}]", 0, 1, false, false},
+        {"pipeline.devices=[{cpu: {rank: 0}}, {cpu: {rank: 1}}, {cpu: {rank: 0}}]", 1, 1, false, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int64_t samples[] = {50, 14}; /* process 0 has told the other one */
+        int rank = cases[i].rank;
+        const gp_session_options options = {.processes = 2, .rank = rank, .data_samples = rank > 0 ? samples : NULL};
+        gp_session *session =
+            open_with(&options, FIXTURE_CHANGES(cases[i].devices, "pipeline.balance=[3, 2, 3]", "data.threads=3"));
+        const gp_host_memory *host = &session->host;
+        size_t inputs = cases[i].inputs ? 16 * 128 : 0, targets = cases[i].targets ? 16 * 8 : 0;
+        bool any = cases[i].inputs || cases[i].targets;
+        assert_int_equal(host->bytes[GP_HOST_TRAINING], 4 * (inputs + targets));
+        assert_int_equal(host->bytes[GP_HOST_EVALUATION],
+                         (cases[i].inputs ? 14 * 128 : 0) + (cases[i].targets ? 128 : 0)); /* aligned */
+        assert_int_equal(host->bytes[GP_HOST_ORDER], any ? 50 * sizeof(int64_t) : 0);
+        assert_true((host->bytes[GP_HOST_READING] > 0) == any);
+        assert_int_equal(host->threads, cases[i].workers + (any ? 6 : 0) + 1); /* readers, the saver */
+        gp_session_close(&session);
+    }
+}
+
 /* Steps 3 to 6 train, and one evaluation follows step 4: what is recorded is room for all of them. */
 static void a_timeline_is_planned(void **state) {
     (void)state;
@@ -307,6 +340,7 @@ int main(void) {
         cmocka_unit_test(a_copy_of_the_state_is_planned_where_one_is_taken),
         cmocka_unit_test(what_a_run_lacks_takes_nothing),
         cmocka_unit_test(each_loader_has_the_size_of_its_data),
+        cmocka_unit_test(a_process_reserves_for_what_it_loads),
         cmocka_unit_test(a_timeline_is_planned),
         cmocka_unit_test(a_prediction_holds_a_mini_batch),
         cmocka_unit_test(a_change_before_the_process_takes_no_copy),
