@@ -53,12 +53,15 @@ static gp_status judge(const gp_lookout *its, int worker, int mini, const gp_ins
                        gp_error *err) {
     const gp_plan *plan = its->run->plan;
     double expected = its->expected ? its->expected[gp_lookout_expected_index(plan, mini, instr)] : 0;
-    char text[GP_INSTR_TEXT], less[64] = "";
-    if (seconds <= its->timeout || seconds <= GP_LOOKOUT_TIMES * expected) return GP_OK;
-    if (expected > 0) snprintf(less, sizeof less, "%.2g s were expected, and ", expected);
-    return gp_fail(err, GP_LOST, "process %d: worker %d (%s) has computed %s for %.0f s; %spipeline.timeout is %g s",
-                   plan->rank, worker, plan->devices[worker].kind->name, gp_instr_text(text, instr), seconds, less,
-                   its->timeout);
+    bool longer = GP_LOOKOUT_TIMES * expected > its->timeout;
+    char text[GP_INSTR_TEXT], limit[96];
+    if (seconds <= (longer ? GP_LOOKOUT_TIMES * expected : its->timeout)) return GP_OK;
+    if (longer)
+        snprintf(limit, sizeof limit, "more than %d times as long as expected (%.3g s)", GP_LOOKOUT_TIMES, expected);
+    else
+        snprintf(limit, sizeof limit, "longer than pipeline.timeout (%g s)", its->timeout);
+    return gp_fail(err, GP_LOST, "process %d: worker %d (%s) has computed %s for %.1f s, %s", plan->rank, worker,
+                   plan->devices[worker].kind->name, gp_instr_text(text, instr), seconds, limit);
 }
 
 static gp_status look_at_thread(gp_lookout *its, int worker, gp_error *err) {
