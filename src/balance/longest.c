@@ -20,8 +20,7 @@ gp_status gp_expect_longest(const gp_plan *plan, const gp_profile *profile, doub
     for (int m = 0; m < plan->mini_count; m++) {
         gp_durations durations;
         GP_RETURN_IF_FAILED(gp_durations_init(plan, m, profile, &durations, err));
-        for (int w = 0; w < plan->workers; w++)
-            take_program(&durations, m, &plan->minis[m].programs->worker[w], out);
+        for (int w = 0; w < plan->workers; w++) take_program(&durations, m, &plan->minis[m].programs->worker[w], out);
         gp_durations_fini(&durations);
     }
     return GP_OK;

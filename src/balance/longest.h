@@ -10,7 +10,8 @@
 #include "profile/profile.h"
 
 /* Seconds, as gp_durations has them (balance/expect.h), into out[gp_lookout_expected_index]; 0: no such instruction, or
- * nothing is known of it. `out` has gp_lookout_expected_count numbers. The profile as in gp_durations_init. GP_MEMORY. */
+ * nothing is known of it. `out` has gp_lookout_expected_count numbers. The profile as in gp_durations_init. GP_MEMORY.
+ */
 GP_MUST_USE gp_status gp_expect_longest(const gp_plan *plan, const gp_profile *profile, double *out, gp_error *err);
 
 #endif

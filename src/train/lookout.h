@@ -20,7 +20,8 @@ typedef struct gp_train_lookout {
  * `processes` is NULL. */
 GP_MUST_USE gp_status gp_train_lookout_share(gp_train_lookout *its, gp_processes *processes, const gp_session *session,
                                              gp_error *err);
-/* The guard's thread looks after the run's workers until gp_train_lookout_end, which comes before the run's end. */
+/* The guard's thread looks after the run's workers until gp_train_lookout_end, which comes before the run's end. Their
+ * GPUs write progress notes. */
 GP_MUST_USE gp_status gp_train_lookout_begin(gp_train_lookout *its, gp_run *run, double timeout, gp_error *err);
 void gp_train_lookout_end(gp_train_lookout *its);
 

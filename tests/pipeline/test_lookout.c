@@ -15,6 +15,7 @@
 #include "pipeline/harness.h"
 #include "pipeline/lookout.h"
 #include "pipeline/networks.h"
+#include "pipeline/notes.h"
 #include "pipeline/run_internal.h"
 #include "pipeline/wrapper.h"
 
@@ -58,8 +59,8 @@ typedef struct scene {
     /* Where the held worker is, and where the other one comes to rest. */
     int worker;
     size_t held_at, rests_at;
-    gp_op_kind op;     /* it is held in the first op of this kind, of whichever worker; GP_OP_KINDS: before all */
-    atomic_int holds;  /* worker; NONE: none yet */
+    gp_op_kind op;    /* it is held in the first op of this kind, of whichever worker; GP_OP_KINDS: before all */
+    atomic_int holds; /* worker; NONE: none yet */
     atomic_bool goes_on;
     atomic_size_t at[WORKERS]; /* pc + 1 of the last instruction that it began */
     gp_status status;          /* of the step */
@@ -216,8 +217,9 @@ static void a_long_instruction_does_not_hang(void **state) {
     gp_lookout *lookout = look_out(&its, expected);
     must(gp_lookout_look(lookout, 9.9, &err), &err);
     assert_int_equal(gp_lookout_look(lookout, 0.2, &err), GP_LOST);
-    assert_string_equal(err.text, "process 0: worker 1 (ref) has computed F s1 m0 for 10.1 s, more than 20 times as long "
-                                  "as expected (0.5 s)");
+    assert_string_equal(err.text,
+                        "process 0: worker 1 (ref) has computed F s1 m0 for 10.1 s, more than 20 times as long "
+                        "as expected (0.5 s)");
     gp_lookout_destroy(&lookout);
     expected[gp_lookout_expected_index(plan, 0, held)] = 0.05; /* so short that the timeout counts */
     lookout = look_out(&its, expected);
@@ -271,6 +273,107 @@ static void a_worker_that_hangs_after_a_wait_is_named(void **state) {
     end(&its);
 }
 
+/* ---- a queue that does not go on --------------------------------------------------------------------------------- */
+
+/* A device that works on its own, as far as its notes tell: from one note on, a queue of computations tells no other.
+ */
+static struct {
+    gp_device_kind kind;
+    const gp_run *run;
+    int worker;
+    uint32_t stuck_at;
+    _Atomic(uint32_t) noted[WORKERS]; /* of the queue of computations */
+    atomic_int waiting;               /* workers that wait for their queues */
+    atomic_bool goes_on;
+} gpu;
+
+static int worker_of(const gp_stream *stream) {
+    for (int w = 0; gpu.run && w < WORKERS; w++)
+        if (gpu.run->workers[w].queue[GP_QUEUE_COMPUTE] == stream) return w;
+    return NONE;
+}
+
+static gp_status note(gp_stream *stream, uint32_t number, gp_error *err) {
+    int worker = worker_of(stream);
+    (void)err;
+    bool stuck = worker == gpu.worker && atomic_load(&gpu.noted[worker]) == gpu.stuck_at;
+    if (worker != NONE && !stuck) atomic_store(&gpu.noted[worker], number);
+    return GP_OK;
+}
+
+static uint32_t noted(const gp_stream *stream) {
+    return atomic_load(&gpu.noted[worker_of(stream)]);
+}
+
+static bool is_lost(const gp_device *device) {
+    (void)device;
+    return false;
+}
+
+static gp_status finish(gp_stream *stream, const gp_cancel *cancel, gp_error *err) {
+    if (worker_of(stream) != NONE) {
+        atomic_fetch_add(&gpu.waiting, 1);
+        while (!atomic_load(&gpu.goes_on)) sched_yield();
+    }
+    return gp_ref_kind.stream_finish(stream, cancel, err);
+}
+
+/* The number of the note before an instruction. */
+static uint32_t note_before(const gp_program *program, size_t pc) {
+    uint32_t number = 0;
+    for (size_t i = 0; i <= pc; i++)
+        number += gp_instr_computes(&program->instrs[i]) || gp_instr_copies(&program->instrs[i]);
+    return number;
+}
+
+/* All is enqueued; the queue of worker 0 is at its first instruction of this operation and micro-batch. */
+static void begin_stuck(scene *its, gp_instr_op op, int micro) {
+    harness_options options = options_of();
+    memset(&gpu, 0, sizeof gpu);
+    gpu.kind = gp_ref_kind;
+    gpu.kind.stream_note = note;
+    gpu.kind.stream_noted = noted;
+    gpu.kind.lost = is_lost;
+    gpu.kind.stream_finish = finish;
+    gp_note_seconds = 1e9; /* none within an instruction */
+    options.kind = &gpu.kind;
+    options.clip_norm = 0.5;
+    prepare(its, &options, GP_OP_KINDS);
+    its->worker = NONE;
+    gpu.stuck_at = note_before(&its->h.plan->minis[0].programs->worker[0], find(its, 0, op, micro));
+    harness_start(&its->h, NULL);
+    gpu.run = its->h.run;
+    assert_int_equal(gp_thread_start(&its->trainer, 0, train, its), 0);
+    while (atomic_load(&gpu.waiting) < WORKERS) sched_yield();
+    assert_int_equal(atomic_load(&gpu.noted[0]), gpu.stuck_at);
+}
+
+static void end_stuck(scene *its) {
+    atomic_store(&gpu.goes_on, true);
+    end(its);
+}
+
+static void a_kernel_that_never_ends_is_named(void **state) {
+    (void)state;
+    static scene its;
+    begin_stuck(&its, GP_INSTR_FORWARD, 1);
+    atomic_store(&its.holds, 0);
+    expect_hung(&its, "F s0 m1");
+    end_stuck(&its);
+}
+
+/* It may come from another process. */
+static void a_queue_that_waits_for_parts_does_not_hang(void **state) {
+    (void)state;
+    static scene its;
+    gp_error err = {0};
+    begin_stuck(&its, GP_INSTR_COLLECT, 0);
+    gp_lookout *lookout = look_out(&its, NULL);
+    must(gp_lookout_look(lookout, 1000, &err), &err);
+    gp_lookout_destroy(&lookout);
+    end_stuck(&its);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pulse_tells_what_takes_long),
@@ -279,6 +382,8 @@ int main(void) {
         cmocka_unit_test(a_long_instruction_does_not_hang),
         cmocka_unit_test(who_waits_within_an_instruction_does_not_hang),
         cmocka_unit_test(a_worker_that_hangs_after_a_wait_is_named),
+        cmocka_unit_test(a_kernel_that_never_ends_is_named),
+        cmocka_unit_test(a_queue_that_waits_for_parts_does_not_hang),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
