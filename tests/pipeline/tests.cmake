@@ -10,6 +10,7 @@ endforeach()
 foreach(name buckets replicas replica_norms shards)
   target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/replicas.c)
 endforeach()
+set_tests_properties(lookout PROPERTIES TIMEOUT 120) # it waits until workers rest, however long that takes
 target_sources(test_team PRIVATE ${CMAKE_CURRENT_LIST_DIR}/../process/loop_wire.c)
 target_sources(test_allocations PRIVATE ${CMAKE_CURRENT_LIST_DIR}/allocations.c)
 target_sources(test_schedule_file PRIVATE ${schedule}/toy_graph.c)
