@@ -333,10 +333,8 @@ static gp_status wait_for_part(gp_worker *worker, int from, uint64_t number, gp_
     return kind_of(worker->run, worker->index)->stream_wait(worker->queue[GP_QUEUE_COMPUTE], event, err);
 }
 
-/* Replicas are on devices of one kind. Each micro-batch has a place for its parts. It is written again in the next
- * step, after an exchange of the same micro-batch among the same replicas. */
-gp_status gp_channel_exchange(gp_worker *worker, const gp_stage_plan *stage, const gp_exchange *exchange, int micro,
-                              size_t number, gp_error *err) {
+static gp_status exchange_parts(gp_worker *worker, const gp_stage_plan *stage, const gp_exchange *exchange, int micro,
+                                size_t number, gp_error *err) {
     gp_run *run = worker->run;
     const gp_meeting *meeting = &run->meetings[stage->stage];
     uint64_t in_all = (meeting->command << GP_MEETING_BITS) + meeting->before + number + 1;
@@ -353,6 +351,16 @@ gp_status gp_channel_exchange(gp_worker *worker, const gp_stage_plan *stage, con
         GP_RETURN_IF_FAILED(pull(worker, worker->queue[GP_QUEUE_COMPUTE], worker->arena + move.offset, from,
                                  from->arena + move.source, move.bytes, err));
     }
+    return GP_OK;
+}
+
+/* Replicas are on devices of one kind. Each micro-batch has a place for its parts. It is written again in the next
+ * step, after an exchange of the same micro-batch among the same replicas. */
+gp_status gp_channel_exchange(gp_worker *worker, const gp_stage_plan *stage, const gp_exchange *exchange, int micro,
+                              size_t number, gp_error *err) {
+    gp_pulse_pause(&worker->pulse);
+    GP_RETURN_IF_FAILED(exchange_parts(worker, stage, exchange, micro, number, err));
+    gp_pulse_resume(&worker->pulse);
     return GP_OK;
 }
 

@@ -442,8 +442,8 @@ static peer *peer_of(const gp_run *run, int stage, int other) {
     return &run->far->peers[stage][other - gp_stages_group(run->plan->stages, stage)];
 }
 
-/* The own part to a replica, and its part to its place. The message before the last one has gone: gp_far_take has waited
- * for it. */
+/* The own part to a replica, and its part to its place. The message before the last one has gone: gp_far_take has
+ * waited for it. */
 static void trade_part(gp_worker *worker, int stage, const gp_move *move, const void *own) {
     gp_run *run = worker->run;
     int other = move->from, first = gp_stages_group(run->plan->stages, stage);

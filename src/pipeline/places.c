@@ -90,6 +90,11 @@ static const gp_instr *find_note(const gp_plan *plan, const gp_mini_plan *mini, 
     return NULL;
 }
 
+const gp_instr *gp_places_instr(const gp_plan *plan, int mini, int worker, uint32_t noted) {
+    int first, last;
+    return noted > 0 ? find_note(plan, &plan->minis[mini], worker, noted, &first, &last) : NULL;
+}
+
 static bool same_device(const gp_plan *plan, int a, int b) {
     return plan->devices[a].kind == plan->devices[b].kind && plan->devices[a].index == plan->devices[b].index &&
            plan->process[a] == plan->process[b];

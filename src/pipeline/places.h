@@ -18,6 +18,8 @@ GP_MUST_USE gp_status gp_places_begin(gp_worker *worker, const gp_site *site, gp
 GP_MUST_USE gp_status gp_places_pass(gp_worker *worker, const gp_instr *instr, gp_error *err);
 /* Behind all that it does. */
 GP_MUST_USE gp_status gp_places_end(gp_worker *worker, const gp_site *site, gp_error *err);
+/* The instruction that a queue of the worker is at when it tells the note; NULL: none. Any thread. */
+const gp_instr *gp_places_instr(const gp_plan *plan, int mini, int worker, uint32_t noted);
 /* Any worker's thread, after a failure in a step, and the last that it does: puts before what err says where the
  * devices were that are lost. */
 void gp_places_tell(const gp_run *run, gp_error *err);

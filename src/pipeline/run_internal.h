@@ -10,6 +10,7 @@
 
 #include "base/sync.h"
 #include "pipeline/diagnose.h"
+#include "pipeline/pulse.h"
 #include "pipeline/run.h"
 #include "process/wire.h"
 #include "plan/bound.h"
@@ -108,6 +109,7 @@ typedef struct gp_worker {
     gp_bindings bindings;
     uint64_t command; /* number of its last command; the trainer writes it before it raises `posted` */
     size_t barriers;  /* of its program that it has passed */
+    gp_pulse pulse;   /* of instructions but barriers, which are waits */
     uint32_t note;    /* the last of its program that it has enqueued (pipeline/places.h) */
     bool named;       /* a profiler may want the names of instructions */
 } gp_worker;

@@ -121,19 +121,27 @@ static gp_status set_mark(gp_worker *worker, const gp_mini_plan *mini, const gp_
     return plan->devices[worker->index].kind->event_record(worker->marks[mark], queue, err);
 }
 
-static gp_status one_instr(gp_worker *worker, const gp_mini_plan *mini, const gp_site *site, gp_error *err) {
+/* All that it waits for is there. */
+static gp_status do_instr(gp_worker *worker, const gp_mini_plan *mini, const gp_site *site, gp_error *err) {
     const gp_hooks *hooks = &worker->run->hooks;
-    if (gp_cancelled(&worker->run->cancel)) return gp_fail(err, GP_CANCELLED, "cancelled");
-    gp_spans_come_to(worker, site);
-    GP_RETURN_IF_FAILED(wait_for(worker, mini, site->pc, err));
-    GP_RETURN_IF_FAILED(gp_spans_start(worker, site, err));
     if (hooks->before) GP_RETURN_IF_FAILED(hooks->before(hooks->context, site, err));
     GP_RETURN_IF_FAILED(gp_places_begin(worker, site, err));
     GP_RETURN_IF_FAILED(carry_out_marked(worker, mini, site->instr, err));
     GP_RETURN_IF_FAILED(set_mark(worker, mini, site, err));
     GP_RETURN_IF_FAILED(gp_places_end(worker, site, err));
-    if (hooks->after) GP_RETURN_IF_FAILED(hooks->after(hooks->context, site, err));
-    return gp_spans_end(worker, site, err);
+    return hooks->after ? hooks->after(hooks->context, site, err) : GP_OK;
+}
+
+static gp_status one_instr(gp_worker *worker, const gp_mini_plan *mini, const gp_site *site, gp_error *err) {
+    bool waits = site->instr->op == GP_INSTR_BARRIER;
+    if (gp_cancelled(&worker->run->cancel)) return gp_fail(err, GP_CANCELLED, "cancelled");
+    gp_spans_come_to(worker, site);
+    GP_RETURN_IF_FAILED(wait_for(worker, mini, site->pc, err));
+    GP_RETURN_IF_FAILED(gp_spans_start(worker, site, err));
+    if (!waits) gp_pulse_begin(&worker->pulse, site->mini, site->pc);
+    gp_status status = do_instr(worker, mini, site, err);
+    gp_pulse_end(&worker->pulse);
+    return status == GP_OK ? gp_spans_end(worker, site, err) : status;
 }
 
 /* If another step is still under way, its results stay until this step overwrites them. */

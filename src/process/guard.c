@@ -60,6 +60,8 @@ struct gp_guard {
 
     pthread_mutex_t lock; /* the rest */
     gp_cancel *cancel;
+    gp_guard_look look; /* NULL: none */
+    void *context;
     gp_error cause; /* the first; GP_OK: none */
     int blamed;     /* rank that the cause is about; −1: none */
     bool lost;      /* some process is */
@@ -388,6 +390,14 @@ static void look_for_silence(gp_guard *guard, double now, double asleep) {
     }
 }
 
+static void look_here(gp_guard *guard, double awake) {
+    gp_error cause = {0};
+    pthread_mutex_lock(&guard->lock);
+    if (guard->look && guard->look(guard->context, awake, &cause) != GP_OK)
+        note_cause(guard, cause.status, cause.text, guard->rank, false);
+    pthread_mutex_unlock(&guard->lock);
+}
+
 /* Process 0 waits a moment with a failure of messages: a lost process may be its cause. */
 static void spread_cause(gp_guard *guard, double now) {
     pthread_mutex_lock(&guard->lock);
@@ -403,16 +413,18 @@ static void spread_cause(gp_guard *guard, double now) {
         tell(&guard->peers[p], kind, cause.status, blamed, cause.text, strlen(cause.text));
 }
 
-/* A process that cannot end by itself: a library may wait for what never comes. */
+/* A process that cannot end by itself: a library may wait for what never comes, or a worker may hang. The others wait
+ * longer for the one that speaks: a launcher ends all processes when the first one fails. */
 static void end_if_stuck(gp_guard *guard, double now) {
+    bool speaks = gp_guard_speaks(guard);
     pthread_mutex_lock(&guard->lock);
     gp_error cause = guard->cause;
-    bool stuck = cause.status != GP_OK && now - guard->failed > GRACE_SECONDS;
+    bool stuck = cause.status != GP_OK && now - guard->failed > (speaks ? 1 : 2) * GRACE_SECONDS;
     pthread_mutex_unlock(&guard->lock);
     if (!stuck) return;
-    for (int p = 0; p < guard->count; p++) tell(&guard->peers[p], BYE, GP_OK, guard->rank, NULL, 0);
-    if (gp_guard_speaks(guard) && cause.text[0]) fprintf(stderr, "gpipe-train: %s\n", cause.text);
+    if (speaks && cause.text[0]) fprintf(stderr, "gpipe-train: %s\n", cause.text);
     fflush(stderr);
+    for (int p = 0; p < guard->count; p++) tell(&guard->peers[p], BYE, GP_OK, guard->rank, NULL, 0);
     _exit(gp_status_exit(cause.status));
 }
 
@@ -444,6 +456,7 @@ static void *work(void *argument) {
     while (at && !is_over(guard)) {
         sleep_until_something(guard, at);
         double now = gp_now(), asleep = now - before > 1 ? now - before : 0;
+        look_here(guard, now - before - asleep);
         before = now;
         if (atomic_exchange(&guard->asks, false) && guard->rank > 0)
             tell(&guard->peers[0], STOP, GP_OK, guard->rank, NULL, 0);
@@ -530,6 +543,13 @@ void gp_guard_watch(gp_guard *guard, gp_cancel *cancel) {
     pthread_mutex_lock(&guard->lock);
     guard->cancel = cancel;
     if (cancel && guard->cause.status != GP_OK) (void)gp_cancel_raise(cancel, &guard->cause);
+    pthread_mutex_unlock(&guard->lock);
+}
+
+void gp_guard_set_look(gp_guard *guard, gp_guard_look look, void *context) {
+    pthread_mutex_lock(&guard->lock);
+    guard->look = look;
+    guard->context = context;
     pthread_mutex_unlock(&guard->lock);
 }
 

@@ -3,7 +3,8 @@
  * Each process has a connection to process 0 (TCP) and a thread that looks after it. The thread gives signs of life,
  * four a second, whatever the rest of the process does. A process is lost if its connection ends without a word, or if
  * no sign of life came for the timeout. Process 0 knows the first cause, and tells it to all. A process that has been
- * told to end and does not within a few seconds is ended by its guard.
+ * told to end and does not within a few seconds is ended by its guard. The guard's thread can also look after this
+ * process's own workers, since it goes on when they hang.
  *
  * MPI says nothing of a process that is stopped, and ends the whole program when a connection breaks: so the guard has
  * connections of its own. What is read from them is checked: a process says a secret that it got through MPI, and no
@@ -39,6 +40,11 @@ void gp_guard_stop(gp_guard **guard);
 void gp_guard_set_timeout(gp_guard *guard, double seconds);
 /* This is cancelled when the run ends elsewhere; NULL: nothing. Main thread. */
 void gp_guard_watch(gp_guard *guard, gp_cancel *cancel);
+/* The guard's thread calls `look` about ten times a second, with the seconds since the last call in which this process
+ * was not stopped. If that fails, the run ends with its cause, about this process. It must not block, nor call the
+ * guard. NULL: nothing, and no call is under way any more. Main thread. */
+typedef gp_status (*gp_guard_look)(void *context, double awake, gp_error *err);
+void gp_guard_set_look(gp_guard *guard, gp_guard_look look, void *context);
 /* This process has failed, or is to end with that status: if that is the first cause, all others are told. Returns the
  * first cause in *cause. Any thread. */
 void gp_guard_fail(gp_guard *guard, gp_error *cause);

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "process/guard.h"
 #include "process/mpi_wire.h"
 
 struct gp_processes {
@@ -120,6 +119,14 @@ void gp_processes_set_timeout(gp_processes *processes, double seconds) {
 
 void gp_processes_watch(gp_processes *processes, gp_cancel *cancel) {
     gp_guard_watch(processes->guard, cancel);
+}
+
+void gp_processes_set_look(gp_processes *processes, gp_guard_look look, void *context) {
+    gp_guard_set_look(processes->guard, look, context);
+}
+
+void gp_processes_fail(gp_processes *processes, const gp_error *err) {
+    fail(processes, err);
 }
 
 static gp_status tell_all(gp_processes *processes, uint32_t tag, const void *bytes, size_t count,

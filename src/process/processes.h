@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 
+#include "process/guard.h"
 #include "process/wire.h"
 
 typedef struct gp_processes gp_processes;
@@ -30,6 +31,11 @@ bool gp_processes_are_built(void);
 void gp_processes_set_timeout(gp_processes *processes, double seconds);
 /* This is cancelled when the run ends elsewhere; NULL: nothing. Stands until another one takes its place. */
 void gp_processes_watch(gp_processes *processes, gp_cancel *cancel);
+/* Looks after this process's workers from now on (gp_guard_set_look); NULL: no more. */
+void gp_processes_set_look(gp_processes *processes, gp_guard_look look, void *context);
+/* This process has failed for the reason *err: the others end from now on, and so does this process within some
+ * seconds, also if it cannot stop its workers. gp_processes_close follows. */
+void gp_processes_fail(gp_processes *processes, const gp_error *err);
 /* Before a run, and between two: process 0 sends to all others, which receive. Ends when the run ends elsewhere. */
 GP_MUST_USE gp_status gp_processes_tell(gp_processes *processes, uint32_t tag, const void *bytes, size_t count,
                                         gp_error *err);

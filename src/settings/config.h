@@ -104,7 +104,7 @@ typedef struct gp_pipeline_config {
     gp_transport_choice transport;
     bool transport_given, timeout_given;
     gp_place transport_place;
-    double timeout; /* seconds without a sign of life after which a process counts as lost */
+    double timeout; /* seconds without a sign of life after which a process counts as lost; see pipeline/lookout.h */
     bool lockstep;  /* auto resolved: on for gpipe on GPUs alone, which copy beside computing. Only gpipe has it */
     gp_links_config links;
     bool links_given;

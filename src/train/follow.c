@@ -8,6 +8,7 @@
 #include "pipeline/follow.h"
 #include "session/loaders.h"
 #include "store/parts.h"
+#include "train/lookout.h"
 #include "train/opening.h"
 
 /* The data of a process whose stages load some. */
@@ -17,6 +18,7 @@ typedef struct follower {
     gp_phase *phase; /* of the configuration that holds, or comes to hold */
     gp_session *session;
     gp_run *run;
+    gp_train_lookout lookout;
     gp_loader *training, *evaluation; /* NULL: none, or not needed */
     bool evaluates;                   /* the evaluation's loader has begun */
     gp_batch batch;                   /* the last one that was taken */
@@ -132,14 +134,17 @@ static gp_status open_loaders(follower *f, int64_t step, gp_error *err) {
 }
 
 static gp_status open_run(follower *f, int64_t step, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_train_lookout_share(&f->lookout, f->processes, f->session, err));
     GP_RETURN_IF_FAILED(gp_run_create_team(f->session->plan, NULL, gp_processes_wire(f->processes), &f->run, err));
     gp_processes_watch(f->processes, gp_run_cancel(f->run));
+    GP_RETURN_IF_FAILED(gp_train_lookout_begin(&f->lookout, f->run, f->session->config->pipeline.timeout, err));
     f->any = f->evaluates = false;
     return open_loaders(f, step, err);
 }
 
 static void close_run(follower *f) {
     gp_processes_watch(f->processes, NULL);
+    gp_train_lookout_end(&f->lookout);
     gp_loader_destroy(&f->training);
     gp_loader_destroy(&f->evaluation);
     gp_run_destroy(&f->run);
@@ -180,10 +185,16 @@ gp_status gp_follow(gp_processes *processes, gp_error *err) {
     if (status == GP_OK) gp_processes_set_timeout(processes, f.opening.timeout);
     if (status == GP_OK) status = open_session(&f, err);
     if (status == GP_OK) status = follow(&f, err);
+    if (status != GP_OK) status = gp_error_context(err, "process %d: ", gp_processes_wire(processes)->rank);
+    if (status != GP_OK) gp_processes_fail(processes, err); /* its workers may hang */
     close_run(&f);
     gp_session_close(&f.session);
     gp_opening_fini(&f.opening);
     free(f.phase);
+<<<<<<< HEAD
     if (status == GP_OK || f.refuses) return status;
     return gp_error_context(err, "process %d: ", gp_processes_wire(processes)->rank);
+=======
+    return status;
+>>>>>>> hung
 }

@@ -9,8 +9,6 @@
 #include "config/tree.h"
 #include "plan/identity.h"
 
-enum { TAG_HEAD, TAG_TEXT, TAG_PHASE };
-
 typedef struct head {
     char version[32];
     uint64_t bytes; /* of the text */
@@ -44,8 +42,8 @@ gp_status gp_opening_send(gp_trainer *t, gp_error *err) {
     its.bytes = strlen(text);
     gp_processes_set_timeout(t->options->processes, its.timeout);
     gp_processes_begin_run(t->options->processes);
-    gp_status status = gp_processes_tell(t->options->processes, TAG_HEAD, &its, sizeof its, err);
-    if (status == GP_OK) status = gp_processes_tell(t->options->processes, TAG_TEXT, text, its.bytes, err);
+    gp_status status = gp_processes_tell(t->options->processes, GP_OPENING_HEAD, &its, sizeof its, err);
+    if (status == GP_OK) status = gp_processes_tell(t->options->processes, GP_OPENING_TEXT, text, its.bytes, err);
     free(text);
     return status == GP_OK ? gp_phase_send(t, err) : status;
 }
@@ -54,13 +52,13 @@ gp_status gp_opening_send(gp_trainer *t, gp_error *err) {
 gp_status gp_opening_decline(gp_processes *processes, gp_error *err) {
     head its = {.bytes = 0};
     set_version(its.version);
-    return gp_processes_tell(processes, TAG_HEAD, &its, sizeof its, err);
+    return gp_processes_tell(processes, GP_OPENING_HEAD, &its, sizeof its, err);
 }
 
 gp_status gp_opening_receive(gp_processes *processes, gp_opening *out, gp_error *err) {
     char version[32], *text = NULL;
     head its;
-    GP_RETURN_IF_FAILED(gp_processes_hear(processes, TAG_HEAD, &its, sizeof its, err));
+    GP_RETURN_IF_FAILED(gp_processes_hear(processes, GP_OPENING_HEAD, &its, sizeof its, err));
     set_version(version);
     its.version[sizeof its.version - 1] = '\0';
     if (memcmp(its.version, version, sizeof version) != 0)
@@ -73,7 +71,7 @@ gp_status gp_opening_receive(gp_processes *processes, gp_opening *out, gp_error 
     if (its.bytes > GP_YAML_MAX_BYTES || its.samples[0] < 0 || its.samples[1] < 0 || its.step < 0)
         return gp_fail(err, GP_INTERNAL, "process 0 sent an opening that is none");
     GP_RETURN_IF_FAILED(GP_NEW(&text, its.bytes + 1, err));
-    gp_status status = gp_processes_hear(processes, TAG_TEXT, text, its.bytes, err);
+    gp_status status = gp_processes_hear(processes, GP_OPENING_TEXT, text, its.bytes, err);
     if (status != GP_OK) {
         free(text);
         return status;
@@ -106,13 +104,13 @@ gp_status gp_phase_send(gp_trainer *t, gp_error *err) {
     its->identity = gp_identity_plan(session->plan);
     its->count = session->plan->stages->numbers;
     memcpy(its->layers, session->layers, (size_t)its->count * sizeof *its->layers);
-    gp_status status = gp_processes_tell(t->options->processes, TAG_PHASE, its, sizeof *its, err);
+    gp_status status = gp_processes_tell(t->options->processes, GP_OPENING_PHASE, its, sizeof *its, err);
     free(its);
     return status;
 }
 
 gp_status gp_phase_receive(gp_processes *processes, gp_phase *out, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_processes_hear(processes, TAG_PHASE, out, sizeof *out, err));
+    GP_RETURN_IF_FAILED(gp_processes_hear(processes, GP_OPENING_PHASE, out, sizeof *out, err));
     bool good = out->count >= 1 && out->count <= GP_MAX_STAGES;
     for (int s = 0; good && s < out->count; s++) good = out->layers[s] >= 1 && out->layers[s] <= INT32_MAX;
     return good ? GP_OK : gp_fail(err, GP_INTERNAL, "process 0 sent a balance that is none");

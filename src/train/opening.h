@@ -9,6 +9,9 @@
 
 #include "train/trainer_internal.h"
 
+/* Tags of messages before a run. */
+enum { GP_OPENING_HEAD, GP_OPENING_TEXT, GP_OPENING_PHASE, GP_OPENING_EXPECTED };
+
 /* What the others got. */
 typedef struct gp_opening {
     char *text;         /* the configuration as it runs, YAML; owned */

@@ -11,6 +11,7 @@ bool gp_trainer_stopping(const gp_trainer *t) {
 void gp_trainer_end_run(gp_trainer *t) {
     if (t->run) gp_run_dismiss(t->run);
     if (t->options->processes) gp_processes_watch(t->options->processes, NULL);
+    gp_train_lookout_end(&t->lookout);
     gp_run_destroy(&t->run);
 }
 

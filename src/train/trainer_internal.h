@@ -12,6 +12,7 @@
 #include "report/account.h"
 #include "settings/rate.h"
 #include "store/saver.h"
+#include "train/lookout.h"
 #include "train/trainer.h"
 
 /* A step with what it was begun with; the batch is the loader's. */
@@ -28,7 +29,11 @@ typedef struct gp_trainer {
     gp_session *session;
     const gp_train_options *options;
     gp_run *run;
+<<<<<<< HEAD
     gp_batch taken;        /* the last mini-batch */
+=======
+    gp_train_lookout lookout;
+>>>>>>> hung
     gp_loader *training;   /* NULL: nothing is trained */
     gp_loader *evaluation; /* rests between evaluations; NULL: no evaluation data */
     gp_metrics *metrics;

@@ -271,10 +271,12 @@ gp_status gp_trainer_open(gp_trainer *t, gp_error *err) {
     if (session->steps > 0) GP_RETURN_IF_FAILED(gp_account_open(session, &t->account, err));
     if (begins) GP_RETURN_IF_FAILED(start_saver(t, err));
     GP_RETURN_IF_FAILED(begins ? gp_opening_send(t, err) : gp_phase_send(t, err));
+    GP_RETURN_IF_FAILED(gp_train_lookout_share(&t->lookout, t->options->processes, session, err));
     gp_wire *wire = t->options->processes ? gp_processes_wire(t->options->processes) : NULL;
     GP_RETURN_IF_FAILED(gp_run_create_team(session->plan, t->options->hooks, wire, &t->run, err));
     if (wire) gp_processes_watch(t->options->processes, gp_run_cancel(t->run));
     gp_run_note(t->run, t->options->verbosity == GP_VERBOSE);
+    GP_RETURN_IF_FAILED(gp_train_lookout_begin(&t->lookout, t->run, session->config->pipeline.timeout, err));
     if (begins) return create_loaders(t, resume ? resume->snapshot.reached.step : 0, err);
     GP_RETURN_IF_FAILED(gp_saver_give(t->saver, t->run, session->plan, err));
     gp_saver_destroy(&t->saver);

@@ -11,7 +11,10 @@
 #include <cmocka.h>
 
 #include "balance/expect.h"
+#include "balance/longest.h"
+#include "base/memory.h"
 #include "device/ref/ref.h"
+#include "pipeline/lookout.h"
 #include "profile/profile_file.h"
 
 /* Powers of two of milliseconds: each sum says what is in it. */
@@ -168,6 +171,37 @@ static void copies_take_latency_and_bytes(void **state) {
     release(&p);
 }
 
+/* Of micro-batches of 7, 7, 7 and 4 samples, the largest. */
+static void the_longest_of_each_stage_and_operation(void **state) {
+    (void)state;
+    planned p = make(GP_SCHEDULE_GPIPE, 25);
+    double *longest = NULL;
+    gp_error err = {0};
+    assert_int_equal(GP_NEW(&longest, gp_lookout_expected_count(p.plan), &err), GP_OK);
+    memset(longest, 0x7f, gp_lookout_expected_count(p.plan) * sizeof *longest);
+    assert_int_equal(gp_expect_longest(p.plan, p.profile, longest, &err), GP_OK);
+    const struct {
+        gp_instr_op op;
+        uint16_t stage;
+        double milliseconds;
+    } rows[] = {
+        {GP_INSTR_LOAD, 0, 1 + 1024 * (7 * 16 * 4) * 0x1p-20},
+        {GP_INSTR_LOAD, 1, 1 + 1024 * (7 * 8) * 0x1p-20},
+        {GP_INSTR_FORWARD, 0, 2 * (1 + 2 + 4) * 7 / 8.0},
+        {GP_INSTR_FORWARD, 1, 2 * 8 * 7 / 8.0},
+        {GP_INSTR_RECV, 1, 3 + 2048 * (7 * 16 * 4) * 0x1p-20},
+        {GP_INSTR_STEP, 1, 2 * 16384},
+        {GP_INSTR_SEND, 0, 0},
+        {GP_INSTR_UPDATE, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const gp_instr instr = {.op = (uint8_t)rows[i].op, .stage = rows[i].stage};
+        expect_milliseconds(longest[gp_lookout_expected_index(p.plan, 0, &instr)], rows[i].milliseconds);
+    }
+    free(longest);
+    release(&p);
+}
+
 /* The step is as long as the play of these times, and busy their sums. */
 static void a_step_is_played_with_them(void **state) {
     (void)state;
@@ -282,6 +316,7 @@ int main(void) {
         cmocka_unit_test(halves_of_backward_stand_apart),
         cmocka_unit_test(smaller_micro_batches_take_their_share),
         cmocka_unit_test(copies_take_latency_and_bytes),
+        cmocka_unit_test(the_longest_of_each_stage_and_operation),
         cmocka_unit_test(a_step_is_played_with_them),
         cmocka_unit_test(a_step_is_played_again_with_what_it_took),
         cmocka_unit_test(workers_share_processors),

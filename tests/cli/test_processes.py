@@ -1,9 +1,10 @@
 """Runs of several processes over MPI, started by mpirun: they end with what a run of one process ends with, say what is
 wrong once, and end in time when a process is lost.
 
-    test_processes.py PROGRAM [--moments N] [--seed S] [TEST…]
+    test_processes.py PROGRAM [--moments N] [--hang LIBRARY] [--seed S] [TEST…]
 
-N processes are killed, stopped or told to end at random moments; by default few. Prints its seed. Without MPI in the
+N processes are killed, stopped or told to end at random moments; by default few. LIBRARY is built from hang.c; without
+it, no worker hangs. Prints its seed. Without MPI in the
 program, only the test of what it says then. Exit status 77: there is no mpirun. Standard library only.
 """
 
@@ -85,7 +86,7 @@ class Launched(Runs):
         super().setUpClass()
         cls.single = {}
 
-    def launch(self, folder, *parts, prefix=()):
+    def launch(self, folder, *parts, prefix=(), environment=None):
         """mpirun with parts of (processes, arguments)."""
         command = ["mpirun", "--bind-to", "none"]
         for i, (processes, arguments) in enumerate(parts):
@@ -93,7 +94,7 @@ class Launched(Runs):
             command += ["-np", str(processes), *(prefix if i == len(parts) - 1 else ())]
             command += [OPTIONS.program, "-q", "-o", folder, *arguments]
         process = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=subprocess.STDOUT, text=True, env={**os.environ, **LAUNCHER, **self.more})
+                                   stderr=subprocess.STDOUT, text=True, env={**os.environ, **LAUNCHER, **self.more, **(environment or {})})
         self.addCleanup(self.finish, process)
         return process
 
@@ -532,6 +533,41 @@ class Faults(Launched):
         print("%d disturbed: %s" % (sum(counts.values()), dict(counts)), flush=True)
 
 
+class Hangs(Launched):
+    """A worker computes an instruction that never ends. It is said once which one, all processes end, and a resumed run
+    reaches the same parameters."""
+
+    config, layers, steps = runs.CONFIG, 8, runs.STEPS
+    more = Faults.more
+
+    def expect_hung(self, rank):
+        if not OPTIONS.hang:
+            self.skipTest("no library was named that lets a worker hang")
+        arguments = ["c.yaml", *sets(["pipeline.timeout=2", "train.save_every=1"])]
+        process = self.launch(self.run_folder, (2, arguments), environment={
+            "LD_PRELOAD": OPTIONS.hang, "GP_HANG_RANK": str(rank), "GP_HANG_AT": "400"})
+        self.mark = 0
+        pids = []
+        if self.await_lines(process, 0):
+            pids = [pid for pid in children(process.pid) if rank_of(pid) is not None]
+        status, said, out = self.end(process)
+        for pid in pids:
+            Faults.await_end(self, pid)
+        self.assertEqual((status, len(said)), (1, 1), out)
+        self.assertRegex(said[0], r"^process %d: worker %d \(cpu\) has computed [FRBIW] s%d m\d for \d+\.\d s, longer than "
+                         r"pipeline\.timeout \(2 s\)$" % (rank, rank, rank))
+        self.assertTrue(snapshots(self.run_folder))
+        self.run_program("-q", "--resume", *sets(["train.save_every=7"]))
+        self.expect_as_alone()
+
+    def test_in_another_process(self):
+        self.expect_hung(1)
+
+    def test_in_process_0(self):
+        """Its guard says it, and ends it."""
+        self.expect_hung(0)
+
+
 class WithoutMpi(Runs):
     """The program was built without MPI, and a launcher starts several processes."""
 
@@ -556,4 +592,4 @@ if __name__ == "__main__":
     if SOME and has_mpi(os.path.abspath(SOME[0])) and not shutil.which("mpirun"):
         print("skipped: there is no mpirun")
         sys.exit(77)
-    main(Bits, Data, BadInput, Faults, WithoutMpi, moments={"type": int, "default": 6})
+    main(Bits, Data, BadInput, Faults, Hangs, WithoutMpi, moments={"type": int, "default": 6}, hang={"type": os.path.abspath})

@@ -59,8 +59,12 @@ set_tests_properties(cli_balance PROPERTIES LABELS "cli;unit;fault;machine" TIME
 # Several processes over MPI; each test waits for mpirun most of its time. Sanitizers see the same code in the test `team`,
 # without MPI's own leaks.
 if(NOT GP_SANITIZE)
+  add_library(gp_hang MODULE ${CMAKE_CURRENT_SOURCE_DIR}/cli/hang.c)
+  # Only the headers: the program brings oneDNN itself.
+  target_include_directories(gp_hang SYSTEM PRIVATE $<TARGET_PROPERTY:DNNL::dnnl,INTERFACE_INCLUDE_DIRECTORIES>)
+  target_link_libraries(gp_hang PRIVATE gp_options gp_warnings ${CMAKE_DL_LIBS})
   add_test(NAME cli_processes COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_processes.py
-                                      $<TARGET_FILE:gpipe-train>)
+                                      $<TARGET_FILE:gpipe-train> --hang $<TARGET_FILE:gp_hang>)
   set_tests_properties(cli_processes PROPERTIES LABELS "cli;pipeline;fault" TIMEOUT 900 SKIP_RETURN_CODE 77)
 endif()
 # Minutes under a sanitizer, which sees the same code in the others.

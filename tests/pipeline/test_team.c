@@ -1,5 +1,6 @@
 /* Runs of several processes, without MPI: each process is a run of this one, and messages go over a wire between them
  * that delivers late and in other orders. The bits are those of one run; what fails ends all. */
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +14,7 @@
 #include "device/ref/ref.h"
 #include "pipeline/follow.h"
 #include "pipeline/harness.h"
+#include "pipeline/lookout.h"
 #include "pipeline/networks.h"
 #include "plan/loads.h"
 #include "process/loop_wire.h"
@@ -379,6 +381,62 @@ static void a_failure_ends_all(void **state) {
         }
 }
 
+/* An instruction of process 1 does not end until it is released. */
+typedef struct hanging {
+    gp_run *run;
+    team *team;
+    atomic_bool holds, released;
+    gp_status status; /* of the looks */
+} hanging;
+
+static gp_status hold(void *context, const gp_site *site, gp_error *err) {
+    hanging *its = context;
+    (void)err;
+    if (site->step != 2 || site->instr->op != GP_INSTR_FORWARD || site->instr->micro != 1) return GP_OK;
+    atomic_store(&its->holds, true);
+    while (!atomic_load(&its->released)) sched_yield();
+    return GP_OK;
+}
+
+/* The guard of process 1. */
+static void *look(void *argument) {
+    hanging *its = argument;
+    gp_lookout *lookout = NULL;
+    gp_error err = {0};
+    while (!atomic_load(&its->holds)) sched_yield();
+    its->status = gp_lookout_create(its->run, 60, NULL, &lookout, &err);
+    for (int s = 0; s < 70 && its->status == GP_OK; s++) its->status = gp_lookout_look(lookout, 1, &err);
+    end_all(its->team, &err);
+    atomic_store(&its->released, true);
+    gp_lookout_destroy(&lookout);
+    return NULL;
+}
+
+static void a_worker_that_hangs_ends_all(void **state) {
+    (void)state;
+    static team its;
+    static hanging at;
+    gp_error err = {0};
+    gp_step_result result;
+    pthread_t guard;
+    const harness_options options = options_of(&ways[0]);
+    const gp_hooks hooks = {.before = hold, .context = &at};
+    begin(&its, &options, 2, ways[0].process, 1, &hooks, 1);
+    at.team = &its;
+    at.run = its.member[1].h.run;
+    must(harness_fill(&its.member[0].h, &err), &err);
+    assert_int_equal(gp_thread_start(&guard, 0, look, &at), 0);
+    gp_status status = GP_OK;
+    for (uint32_t s = 1; s < 4 && status == GP_OK; s++)
+        status = harness_step(&its.member[0].h, options.batch, true, s, &result, &err);
+    pthread_join(guard, NULL);
+    assert_int_equal(at.status, GP_LOST);
+    assert_int_equal(status, GP_LOST);
+    assert_string_equal(err.text, "process 1: worker 1 (cpu) has computed F s1 m1 for 61.0 s, longer than "
+                                  "pipeline.timeout (60 s)");
+    end(&its);
+}
+
 /* The two processes have other ideas of a mini-batch: one says which sizes are wrong, and both end. */
 static void a_message_of_another_size_ends_all(void **state) {
     (void)state;
@@ -406,6 +464,7 @@ int main(void) {
         cmocka_unit_test(the_processes_count_together),
         cmocka_unit_test(a_count_is_checked),
         cmocka_unit_test(a_failure_ends_all),
+        cmocka_unit_test(a_worker_that_hangs_ends_all),
         cmocka_unit_test(a_message_of_another_size_ends_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

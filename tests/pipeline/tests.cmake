@@ -1,6 +1,6 @@
 set(schedule ${CMAKE_CURRENT_LIST_DIR}/../schedule)
 # What the workers do: each of these starts them.
-foreach(name allocations arena bits buckets delays diagnose faults formats mixed mutants nonfinite replicas run
+foreach(name allocations arena bits buckets delays diagnose faults formats lookout mixed mutants nonfinite replicas run
         schedule_file replica_norms shards team)
   gp_test(${name} "pipeline;threads" 900 gp_pipeline gp_ref gp_cpu)
   # As the program has it: OpenMP's threads would spin while they wait, on processors that others need.
@@ -10,10 +10,13 @@ endforeach()
 foreach(name buckets replicas replica_norms shards)
   target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/replicas.c)
 endforeach()
+set_tests_properties(lookout PROPERTIES TIMEOUT 120) # it waits until workers rest, however long that takes
 target_sources(test_team PRIVATE ${CMAKE_CURRENT_LIST_DIR}/../process/loop_wire.c)
 target_sources(test_allocations PRIVATE ${CMAKE_CURRENT_LIST_DIR}/allocations.c)
 target_sources(test_schedule_file PRIVATE ${schedule}/toy_graph.c)
-target_sources(test_faults PRIVATE ${CMAKE_CURRENT_LIST_DIR}/wrapper.c)
+foreach(name faults lookout)
+  target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/wrapper.c)
+endforeach()
 target_sources(test_arena PRIVATE ${CMAKE_CURRENT_LIST_DIR}/wrapper.c ${CMAKE_CURRENT_LIST_DIR}/shadow.c
                ${CMAKE_CURRENT_LIST_DIR}/shadow_rules.c ${CMAKE_CURRENT_LIST_DIR}/shadow_ops.c
                ${CMAKE_CURRENT_LIST_DIR}/../plan/touches.c)

@@ -1,0 +1,36 @@
+/* The lookout: it finds a worker that hangs, so that a run of several processes ends instead of waiting for ever.
+ *
+ * A worker hangs if it has computed one instruction for longer than the timeout, and longer than 20 times what was
+ * expected. Somebody calls gp_lookout_look a few times a second: the guard's thread (process/guard.h). Only this
+ * process's workers are looked at; each process looks at its own. A worker is not to blame for what it waits for, and
+ * time for which the whole process was stopped does not count.
+ *
+ * A GPU works on its own: looked at are the calls that give it work, and its queue of computations while progress notes
+ * are written (pipeline/places.h). */
+#ifndef GP_PIPELINE_LOOKOUT_H
+#define GP_PIPELINE_LOOKOUT_H
+
+#include "base/status.h"
+#include "pipeline/run.h"
+
+/* How many times longer than expected an instruction may take. */
+enum { GP_LOOKOUT_TIMES = 20 };
+
+typedef struct gp_lookout gp_lookout;
+
+/* Seconds that the instructions of a stage are expected to take, at the most; how many numbers a table has of them. */
+size_t gp_lookout_expected_count(const gp_plan *plan);
+static inline size_t gp_lookout_expected_index(const gp_plan *plan, int mini, const gp_instr *instr) {
+    return ((size_t)mini * (size_t)plan->stages->count + instr->stage) * GP_INSTR_OPS + instr->op;
+}
+
+/* `timeout` in seconds. `expected`: by the index above, borrowed; NULL, or 0: nothing is expected. The run is borrowed.
+ * GP_MEMORY. */
+GP_MUST_USE gp_status gp_lookout_create(gp_run *run, double timeout, const double *expected, gp_lookout **out,
+                                        gp_error *err);
+void gp_lookout_destroy(gp_lookout **lookout);
+/* `awake`: seconds since the last look in which this process was not stopped. GP_LOST: a worker hangs; the sentence
+ * names it. Any thread, one at a time. Does not block. */
+GP_MUST_USE gp_status gp_lookout_look(gp_lookout *lookout, double awake, gp_error *err);
+
+#endif
