@@ -15,7 +15,7 @@
 
 enum {
     BEATS = 4,               /* signs of life in a second */
-    GRACE_SECONDS = 10,      /* for a process that was told to end */
+    GRACE_SECONDS = 10,      /* for a process that was told to end, at first */
     LOSS_MILLISECONDS = 300, /* by which a lost process is noticed after another one failed because of it */
 };
 
@@ -58,7 +58,7 @@ static void take_message(gp_guard *guard, gp_guard_peer *from, const gp_guard_me
     case GP_GUARD_BYE: from->left = true; break;
     case GP_GUARD_FAIL:
     case GP_GUARD_LOST:
-        if (!gp_guard_read_cause(message, &cause)) break;
+        gp_guard_read_cause(message, &cause);
         pthread_mutex_lock(&guard->lock);
         note_cause(guard, cause.status, cause.text, guard->rank == 0 && !lost ? from->rank : message->rank, lost);
         if (guard->rank > 0) guard->told = true;
@@ -75,6 +75,7 @@ static bool take_messages(gp_guard *guard, gp_guard_peer *from) {
         gp_guard_message message;
         gp_guard_found found = gp_guard_next(&from->input, &message);
         if (found != GP_GUARD_MESSAGE) return found == GP_GUARD_NOTHING;
+        if (message.kind == GP_GUARD_HELLO) return false; /* it has said so */
         take_message(guard, from, &message);
         gp_guard_drop(&from->input, &message);
     }
@@ -85,7 +86,7 @@ static void hear(gp_guard *guard, gp_guard_peer *from) {
     ssize_t got = recv(from->socket, input->bytes + input->filled, sizeof input->bytes - input->filled, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (got <= 0) {
-        lose(guard, from, "has ended without a word");
+        lose(guard, from, input->filled > 0 ? "has ended in the middle of a message" : "has ended without a word");
         close(from->socket);
         from->socket = -1;
         return;
@@ -130,7 +131,7 @@ static void spread_cause(gp_guard *guard, double now) {
 static void end_if_stuck(gp_guard *guard, double now) {
     pthread_mutex_lock(&guard->lock);
     gp_error cause = guard->cause;
-    bool stuck = cause.status != GP_OK && now - guard->failed > GRACE_SECONDS;
+    bool stuck = cause.status != GP_OK && now - guard->failed > guard->grace;
     pthread_mutex_unlock(&guard->lock);
     if (!stuck) return;
     for (int p = 0; p < guard->count; p++) gp_guard_tell(&guard->peers[p], GP_GUARD_BYE, GP_OK, guard->rank, NULL, 0);
@@ -210,6 +211,7 @@ gp_status gp_guard_start(const gp_guard_door *door, int socket, int rank, int pr
         guard->count = rank == 0 ? processes - 1 : 1;
         guard->blamed = -1;
         guard->timeout = GP_GUARD_JOIN_SECONDS;
+        guard->grace = GRACE_SECONDS;
         guard->wake[0] = guard->wake[1] = -1;
         pthread_mutex_init(&guard->lock, NULL);
         status = start(guard, door, socket, err);
@@ -247,6 +249,12 @@ void gp_guard_stop(gp_guard **guard) {
 void gp_guard_set_timeout(gp_guard *guard, double seconds) {
     pthread_mutex_lock(&guard->lock);
     guard->timeout = seconds;
+    pthread_mutex_unlock(&guard->lock);
+}
+
+void gp_guard_set_grace(gp_guard *guard, double seconds) {
+    pthread_mutex_lock(&guard->lock);
+    guard->grace = seconds;
     pthread_mutex_unlock(&guard->lock);
 }
 

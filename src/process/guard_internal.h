@@ -39,7 +39,7 @@ struct gp_guard {
     bool told;      /* the others know the cause */
     double failed;  /* when the cause came */
     bool quit;
-    double timeout;
+    double timeout, grace;
     atomic_bool asked, asks; /* to stop: process 0 was, this process wants to */
 };
 

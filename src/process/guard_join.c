@@ -6,14 +6,21 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
+#include "base/printable.h"
 #include "process/guard_internal.h"
+
+enum {
+    KNOCKS = 64,       /* connections at a time that have not said who they are */
+    HELLO_SECONDS = 5, /* until they have, and until process 0 has answered */
+};
 
 /* ---- listening --------------------------------------------------------------------------------------------------- */
 
@@ -119,17 +126,6 @@ static bool wait_ready(int socket, short events, double until) {
     return left > 0 && poll(&at, 1, (int)(1000 * left) + 1) > 0;
 }
 
-/* Until the whole message is there. */
-static bool read_all(int socket, void *to, size_t bytes, double until) {
-    for (size_t done = 0; done < bytes;) {
-        if (!wait_ready(socket, POLLIN, until)) return false;
-        ssize_t got = recv(socket, (char *)to + done, bytes - done, MSG_DONTWAIT);
-        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return false;
-        if (got > 0) done += (size_t)got;
-    }
-    return true;
-}
-
 static void describe(gp_guard_hello *out, const gp_guard_door *door) {
     memset(out, 0, sizeof *out);
     memcpy(out->secret, door->secret, sizeof out->secret);
@@ -140,46 +136,120 @@ static void describe(gp_guard_hello *out, const gp_guard_door *door) {
 static void take_name(gp_guard_peer *its, const gp_guard_hello *from) {
     memcpy(its->host, from->host, sizeof its->host);
     its->host[sizeof its->host - 1] = '\0';
+    gp_make_printable(its->host);
     its->pid = from->pid;
     its->heard = gp_now();
 }
 
-/* A connection that is not one of the run's is closed. */
-static void admit(gp_guard *guard, const gp_guard_door *door, int socket, double until, int *joined) {
-    unsigned char header[GP_GUARD_HEADER];
-    gp_guard_hello theirs, mine;
-    double limit = gp_now() + 5;
-    bool good = read_all(socket, header, sizeof header, limit < until ? limit : until) && header[0] == GP_GUARD_HELLO &&
-                read_all(socket, &theirs, sizeof theirs, limit < until ? limit : until) &&
-                memcmp(theirs.secret, door->secret, sizeof theirs.secret) == 0;
-    int rank = good ? header[2] | header[3] << 8 : 0;
-    if (rank < 1 || rank >= guard->processes || guard->peers[rank - 1].socket >= 0) {
-        close(socket);
-        return;
-    }
-    gp_guard_peer *its = &guard->peers[rank - 1];
-    its->socket = socket;
-    take_name(its, &theirs);
-    describe(&mine, door);
-    set_options(socket);
+static bool is_hello(const gp_guard_message *message, const gp_guard_door *door, gp_guard_hello *out) {
+    if (message->kind != GP_GUARD_HELLO) return false;
+    memcpy(out, message->text, sizeof *out);
+    return memcmp(out->secret, door->secret, sizeof out->secret) == 0;
+}
+
+/* ---- process 0 --------------------------------------------------------------------------------------------------- */
+
+/* A connection that has not said yet who it is. Some are no processes of the run, and may say nothing at all: so all of
+ * them are heard at once. */
+typedef struct knock {
+    int socket;
+    double until;
+    gp_guard_input input;
+} knock;
+
+typedef struct entrance {
+    const gp_guard_door *door;
+    knock *knocks;
+    int count, joined;
+} entrance;
+
+static bool has_gone(int socket) {
+    struct pollfd at = {socket, POLLRDHUP, 0};
+    return poll(&at, 1, 0) > 0;
+}
+
+/* A process that waited too long for the answer has closed its connection, and comes again. */
+static bool has_place(const gp_guard *guard, int rank) {
+    if (rank < 1 || rank >= guard->processes) return false;
+    const gp_guard_peer *its = &guard->peers[rank - 1];
+    return its->socket < 0 || has_gone(its->socket);
+}
+
+static void admit(gp_guard *guard, entrance *at, knock *from, const gp_guard_message *message,
+                  const gp_guard_hello *theirs) {
+    gp_guard_hello mine;
+    gp_guard_peer *its = &guard->peers[message->rank - 1];
+    if (its->socket >= 0)
+        close(its->socket);
+    else
+        at->joined++;
+    its->socket = from->socket;
+    from->socket = -1;
+    take_name(its, theirs);
+    gp_guard_drop(&from->input, message);
+    its->input = from->input;
+    describe(&mine, at->door);
+    set_options(its->socket);
     gp_guard_tell(its, GP_GUARD_HELLO, GP_OK, 0, &mine, sizeof mine);
-    ++*joined;
+}
+
+/* False: it is no process of the run, or not one that has a place. */
+static bool hear_knock(gp_guard *guard, entrance *at, knock *from) {
+    gp_guard_message message;
+    gp_guard_hello theirs;
+    gp_guard_input *input = &from->input;
+    ssize_t got = recv(from->socket, input->bytes + input->filled, sizeof input->bytes - input->filled, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+    if (got <= 0) return false;
+    input->filled += (size_t)got;
+    gp_guard_found found = gp_guard_next(input, &message);
+    if (found == GP_GUARD_NOTHING) return true;
+    if (found == GP_GUARD_GARBAGE || !is_hello(&message, at->door, &theirs) || !has_place(guard, message.rank))
+        return false;
+    admit(guard, at, from, &message, &theirs);
+    return true;
+}
+
+static void hear_knocks(gp_guard *guard, entrance *at, const struct pollfd *polled) {
+    int kept = 0;
+    for (int k = 0; k < at->count; k++) {
+        knock *its = &at->knocks[k];
+        bool good = polled[k].revents ? hear_knock(guard, at, its) : gp_now() < its->until;
+        if (!good) close(its->socket);
+        if (good && its->socket >= 0) at->knocks[kept++] = *its;
+    }
+    at->count = kept;
+}
+
+static void let_in(gp_guard *guard, entrance *at, int socket) {
+    struct pollfd polled[KNOCKS + 1];
+    for (int k = 0; k < at->count; k++) polled[k] = (struct pollfd){at->knocks[k].socket, POLLIN, 0};
+    polled[at->count] = (struct pollfd){at->count < KNOCKS ? socket : -1, POLLIN, 0};
+    if (poll(polled, (nfds_t)at->count + 1, 100) < 0) return;
+    bool knocks = polled[at->count].revents != 0;
+    hear_knocks(guard, at, polled);
+    int its = knocks ? accept4(socket, NULL, NULL, SOCK_CLOEXEC) : -1;
+    if (its < 0) return;
+    at->knocks[at->count].socket = its;
+    at->knocks[at->count].until = gp_now() + HELLO_SECONDS;
+    at->knocks[at->count++].input.filled = 0;
 }
 
 static gp_status join_all(gp_guard *guard, const gp_guard_door *door, int socket, gp_error *err) {
     double until = gp_now() + GP_GUARD_JOIN_SECONDS;
-    int joined = 0;
-    while (joined < guard->count) {
-        if (!wait_ready(socket, POLLIN, until))
-            return gp_fail(err, GP_IO,
-                           "the connection between the processes: %d of %d processes did not connect to process 0 "
-                           "within %d s; a firewall may refuse port %d",
-                           guard->count - joined, guard->count, GP_GUARD_JOIN_SECONDS, door->port);
-        int its = accept4(socket, NULL, NULL, SOCK_CLOEXEC);
-        if (its >= 0) admit(guard, door, its, until, &joined);
-    }
-    return GP_OK;
+    entrance at = {.door = door};
+    GP_RETURN_IF_FAILED(GP_NEW(&at.knocks, KNOCKS, err));
+    while (at.joined < guard->count && gp_now() < until) let_in(guard, &at, socket);
+    for (int k = 0; k < at.count; k++) close(at.knocks[k].socket);
+    free(at.knocks);
+    if (at.joined == guard->count) return GP_OK;
+    return gp_fail(err, GP_IO,
+                   "the connection between the processes: %d of %d processes did not connect to process 0 within %d s; "
+                   "a firewall may refuse port %d",
+                   guard->count - at.joined, guard->count, GP_GUARD_JOIN_SECONDS, door->port);
 }
+
+/* ---- the others -------------------------------------------------------------------------------------------------- */
 
 static int connect_to(const gp_guard_door *door, int which, double until) {
     struct sockaddr_storage to;
@@ -198,26 +268,40 @@ static int connect_to(const gp_guard_door *door, int which, double until) {
     return -1;
 }
 
+/* Process 0 may send more at once. */
+static bool hear_first(gp_guard_peer *its, const gp_guard_door *door, double until) {
+    gp_guard_message message;
+    gp_guard_hello theirs;
+    gp_guard_input *input = &its->input;
+    input->filled = 0;
+    gp_guard_found found = GP_GUARD_NOTHING;
+    for (; found == GP_GUARD_NOTHING; found = gp_guard_next(input, &message)) {
+        if (!wait_ready(its->socket, POLLIN, until)) return false;
+        ssize_t got =
+            recv(its->socket, input->bytes + input->filled, sizeof input->bytes - input->filled, MSG_DONTWAIT);
+        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return false;
+        if (got > 0) input->filled += (size_t)got;
+    }
+    if (found != GP_GUARD_MESSAGE || !is_hello(&message, door, &theirs)) return false;
+    take_name(its, &theirs);
+    gp_guard_drop(input, &message);
+    return true;
+}
+
 /* The loop back to the own machine leads to process 0 only if it is there; the secret tells. */
 static gp_status join_first(gp_guard *guard, const gp_guard_door *door, gp_error *err) {
     double until = gp_now() + GP_GUARD_JOIN_SECONDS;
-    gp_guard_hello mine, theirs;
-    unsigned char header[GP_GUARD_HEADER];
+    gp_guard_hello mine;
+    gp_guard_peer *its = &guard->peers[0];
     describe(&mine, door);
     int seconds = 2; /* for an address, more each round */
     for (; gp_now() < until; seconds *= 2) {
         for (int a = 0; a < door->count; a++) {
-            gp_guard_peer *its = &guard->peers[0];
             its->socket = connect_to(door, a, gp_now() + seconds);
             if (its->socket < 0) continue;
             set_options(its->socket);
             gp_guard_tell(its, GP_GUARD_HELLO, GP_OK, guard->rank, &mine, sizeof mine);
-            if (read_all(its->socket, header, sizeof header, gp_now() + 5) && header[0] == GP_GUARD_HELLO &&
-                read_all(its->socket, &theirs, sizeof theirs, gp_now() + 5) &&
-                memcmp(theirs.secret, door->secret, sizeof theirs.secret) == 0) {
-                take_name(its, &theirs);
-                return GP_OK;
-            }
+            if (hear_first(its, door, gp_now() + HELLO_SECONDS)) return GP_OK;
             close(its->socket);
             its->socket = -1;
         }

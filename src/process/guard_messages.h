@@ -49,7 +49,7 @@ typedef enum gp_guard_found { GP_GUARD_NOTHING, GP_GUARD_MESSAGE, GP_GUARD_GARBA
  * be read. */
 gp_guard_found gp_guard_next(const gp_guard_input *input, gp_guard_message *out);
 void gp_guard_drop(gp_guard_input *input, const gp_guard_message *message);
-/* What FAIL or LOST says; false: it says nothing that could be a cause. */
-bool gp_guard_read_cause(const gp_guard_message *message, gp_error *out);
+/* What FAIL or LOST says, as a text that can be printed. */
+void gp_guard_read_cause(const gp_guard_message *message, gp_error *out);
 
 #endif
