@@ -37,8 +37,6 @@ void gp_guard_stop(gp_guard **guard);
 
 /* Seconds without a sign of life after which a process is lost. */
 void gp_guard_set_timeout(gp_guard *guard, double seconds);
-/* Seconds that this process has to end by itself after it was told the cause; 10 at first. */
-void gp_guard_set_grace(gp_guard *guard, double seconds);
 /* This is cancelled when the run ends elsewhere; NULL: nothing. Main thread. */
 void gp_guard_watch(gp_guard *guard, gp_cancel *cancel);
 /* This process has failed, or is to end with that status: if that is the first cause, all others are told. Returns the

@@ -48,6 +48,8 @@ gp_status gp_guard_explain(const char *what, gp_error *err);
 /* What does not go at once is left out: a process that reads nothing is lost anyway. A part of a message would spoil
  * all that follows, so the connection ends then. */
 void gp_guard_tell(gp_guard_peer *to, gp_guard_kind kind, gp_status status, int rank, const void *text, size_t length);
+/* For tests: seconds that this process has to end by itself after it was told the cause; 10 at first. */
+void gp_guard_set_grace(gp_guard *guard, double seconds);
 /* Process 0: waits at `socket` until all others are connected. The others: connect to process 0. GP_IO. Main thread. */
 GP_MUST_USE gp_status gp_guard_join(gp_guard *guard, const gp_guard_door *door, int socket, gp_error *err);
 

@@ -140,6 +140,8 @@ static void close_run(follower *f) {
 /* To the next configuration. */
 static gp_status change(follower *f, gp_error *err) {
     gp_session *session = f->session;
+    if (session->changes == session->whole->change_count)
+        return gp_fail(err, GP_INTERNAL, "process 0 goes on with a configuration that does not exist");
     GP_RETURN_IF_FAILED(gp_phase_receive(f->processes, f->phase, err));
     GP_RETURN_IF_FAILED(gp_phase_apply(f->phase, gp_config_phase(session->whole, session->changes + 1), err));
     GP_RETURN_IF_FAILED(gp_session_change(session, err));

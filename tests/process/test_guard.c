@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "process/fake_peer.h"
+#include "process/guard_internal.h"
 
 enum { MOST = 5, LONG = 3600 };
 
