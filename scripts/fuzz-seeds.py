@@ -155,13 +155,90 @@ def make_splice(folder):
                               "[", "]", ", ", "---\n", "...\n", "\r\n", "[4, 8]"})
 
 
+def make_guard(folder):
+    def message(kind, status, rank, text=b""):
+        return struct.pack("<BBHI", kind, status, rank, len(text)) + text
+
+    hello = message(0, 0, 1, bytes(16) + b"host".ljust(64, b"\0") + struct.pack("<i", 7))
+    for name, messages in (("beats", 3 * message(1, 0, 1)), ("fail", message(2, 4, 2, b"a file") + message(5, 0, 2)),
+                           ("lost", message(1, 0, 0) + message(3, 13, 1, b"process 1\x1b[m\n\0x")),
+                           ("stop", message(4, 0, 3)), ("hello", hello), ("long", message(2, 1, 1, 2047 * b"x")),
+                           ("longer", message(2, 1, 1, 2048 * b"x"))):
+        for piece in (0, 6, 255):
+            write(folder / "seeds", f"{name}-{piece}", bytes([piece]) + messages)
+    write_dictionary(folder, set())
+
+
+def make_opening(folder):
+    rest = ("data: {train: {tensors: a}, batch: 4}\nmodel: {input: {shape: [3]}, layers: [{linear: 4}, {linear: 2}], loss: mse}\n"
+            "optimizer: {sgd: {lr: 0.1}}\ntrain: {steps: 9}\n")
+    numbers = struct.pack("<4qQd", 64, 8, 0, 0, 0, 60.0)
+    phase = struct.pack("<iBii", 2, 2, 1, 1)
+    for name, pipeline in (("plain", "{devices: [cpu, cpu], balance: [1, 1], micro_batches: 2}"),
+                           ("ranks", "{devices: [{cpu: {rank: 1}}, {cpu: {rank: 2}}, cpu], balance: [1, 1, 1], micro_batches: 2}"),
+                           ("replicas", "{devices: [[cpu, cpu, cpu], cpu], balance: [1, 1], micro_batches: 2}")):
+        text = f"pipeline: {pipeline}\n{rest}".encode()
+        write(folder / "seeds", name, phase + b"\0" + numbers + text)
+        write(folder / "seeds", name + "-ends", phase + b"\2" + numbers + text)
+        write(folder / "seeds", name + "-bytes", phase + b"\4" + numbers + struct.pack("<Q", len(text) + 9) + text)
+        write(folder / "seeds", name + "-changes",
+              phase + b"\0" + numbers[:16] + struct.pack("<q", 5) + numbers[24:] + text + b"changes: {4: {data.batch: 2}}\n")
+    text = f"pipeline: {{devices: [cpu, cpu, cpu, {{cpu: {{rank: 3}}}}], balance: [1, 1, 1, 1], micro_batches: 2}}\n{rest}".encode()
+    write(folder / "seeds", "absent", phase + b"\0" + numbers + text)
+    for count in (4096, 4097):
+        write(folder / "seeds", f"stages-{count}", struct.pack("<iB", count, 255) + 255 * struct.pack("<i", 1) + b"\0" + numbers)
+    write_dictionary(folder, words("settings") | {"rank: ", "replicas: ", "changes:\n", "[[", "cpu", "ref"})
+
+
+def make_calls(folder):
+    def call(kind, flags=0, mini=0, count=0, step=1, epoch=0, index=0):
+        return struct.pack("<IIiiQIIqqdd", kind, flags, mini, count, 1, step, 0, epoch, index, 0.1, 8.0)
+
+    entries = struct.pack("<6i", 0, -1, 0, 0, 1, -1)
+    clock = struct.pack("<8Q", *range(8))
+    follows = {"step": call(0), "small": call(0, mini=1), "evaluation": call(0, mini=2), "diagnose": call(1),
+               "records": call(0, flags=3), "aligns": call(0, flags=7) + clock, "read": call(2, count=3) + entries,
+               "write": call(3, count=3) + entries, "squares": call(4), "refresh": call(5), "ask": call(6, step=0),
+               "asks": call(6, step=3, index=9), "end": call(7), "next": call(8), "epoch": call(0, epoch=9)}
+    for name, its in follows.items():
+        write(folder / "seeds", "follow-" + name, b"\1" + its + call(0) + its + call(7))
+    for param in range(3, 16):
+        write(folder / "seeds", f"follow-param-{param}", b"\1" + call(2, count=1) + struct.pack("<ii", param, -1) + call(7))
+    scalars = struct.pack("<QIIddddQdd", 1, 1, 0, 0.1, 8.0, 1.0, 2.0, 1, 0.0, 1.0)
+    finding = struct.pack("<8iqq", 1, 0, 0, 1, 3, 2, 0, 1, 3, 64)
+    for node, role, index in itertools.product(range(-2, 9), (2, 3, 6), (0, 2, 9)):
+        its = struct.pack("<8iqq", 1, 0, 0, 1, node, role, index, 1, 3, 64)
+        write(folder / "seeds", f"lead-finding-{node}-{role}-{index}", b"\0" + b"\1".ljust(12, b"\0") + scalars + its)
+    answer = struct.pack("<i2048s", 4, b"a file \x1b[m")
+    for name, calls, its in (("ask", b"\4", answer), ("asks", b"\4\4", bytes(2052) + answer), ("diagnose", b"\1", scalars + finding),
+                             ("step", b"\3\3", 2 * scalars), ("spans", b"\2\2", clock + scalars + bytes(range(200)) + scalars)):
+        write(folder / "seeds", "lead-" + name, b"\0" + calls.ljust(12, b"\0") + its)
+    write_dictionary(folder, set())
+
+
+def make_folder(folder):
+    a = safetensors({"a.weight": ("F32", [2, 3], floats(6)), "b": ("F64", [1], bytes(8))}, {"format": "pt"})
+    b = safetensors({"c": ("I64", [2], bytes(16))})
+    of = {"a.weight": "a.safetensors", "b": "a.safetensors", "c": "b.safetensors"}
+    sums = {"xxh3-128": {"a.safetensors": "0" * 32, "b.safetensors": "1" * 32}}
+    for name, index in (("whole", {"metadata": {"total_size": 48}, "weight_map": of}),
+                        ("summed", {"metadata": sums, "weight_map": of}), ("less", {"weight_map": {"c": "b.safetensors"}}),
+                        ("part", {"weight_map": {"b": "a.safetensors"}}), ("more", {"weight_map": {**of, "d": "b.safetensors"}}), ("none", {"weight_map": {}}),
+                        ("other", {"weight_map": {**of, "c": "a.safetensors"}}), ("away", {"weight_map": {"c": "../b.safetensors"}})):
+        text = json.dumps(index).encode()
+        write(folder / "seeds", name, struct.pack("<HH", len(text), len(a)) + text + a + b)
+    write_dictionary(folder, {'"weight_map":{', '"metadata":{', '"xxh3-128":{', "a.safetensors", "b.safetensors", "..", "/",
+                              '"dtype":"', '"shape":[', '"data_offsets":['})
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     folder = pathlib.Path(sys.argv[1])
     for name, make in (("config", make_config), ("program_text", make_program_text), ("safetensors", make_safetensors),
                        ("tensors", make_tensors), ("idx", make_idx), ("snapshot", make_snapshot), ("profile", make_profile),
-                       ("splice", make_splice)):
+                       ("splice", make_splice), ("guard", make_guard), ("opening", make_opening), ("calls", make_calls),
+                       ("folder", make_folder)):
         make(folder / name)
 
 

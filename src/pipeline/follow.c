@@ -6,28 +6,12 @@
 #include "pipeline/team_internal.h"
 #include "plan/loads.h"
 
-/* Nothing that another process says is used before it is found to be of this plan. */
-static gp_status check_call(const gp_run *run, const gp_call *its, gp_error *err) {
-    bool steps = its->kind == GP_CALL_COUNT || its->kind == GP_CALL_STEP || its->kind == GP_CALL_DIAGNOSE;
-    bool lists = its->kind == GP_CALL_READ || its->kind == GP_CALL_WRITE;
-    bool good = its->kind < GP_CALLS && its->count >= 0 && its->count <= (lists ? gp_team_entries(run->plan) : 0) &&
-                (!steps || (its->mini >= 0 && its->mini < run->plan->mini_count));
-    return good ? GP_OK : gp_fail(err, GP_INTERNAL, "process 0 calls for what this process does not know");
-}
-
-/* A state that the parameter has, in this plan. */
-static bool has_state(const gp_plan *plan, const gp_call_entry *its) {
-    if (its->param < 0 || its->param >= plan->graph->param_count || its->state < -1) return false;
-    return its->state < (plan->graph->params[its->param].trained ? plan->update.states : 0);
-}
-
 static gp_status receive_list(gp_run *run, int count, gp_tensor_copy *copies, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_wire_receive_now(run->wire, 0, gp_team_tag_of(run, GP_TAG_LIST), run->team->entries,
                                             (size_t)count * sizeof(gp_call_entry), &run->cancel, err));
     for (int i = 0; i < count; i++) {
         const gp_call_entry *its = &run->team->entries[i];
-        if (!has_state(run->plan, its))
-            return gp_fail(err, GP_INTERNAL, "process 0 calls for a tensor that does not exist");
+        GP_RETURN_IF_FAILED(gp_call_entry_check(run->plan, its, err));
         copies[i] = (gp_tensor_copy){its->param, its->state, NULL};
     }
     return GP_OK;
@@ -106,7 +90,8 @@ static gp_status answer(gp_run *run, const gp_feed *feed, const gp_call *its, gp
     gp_error how = {0};
     how.status = feed->answer(feed->context, (int)its->step, its->index, &how);
     if (gp_cancelled(&run->cancel)) return gp_cancel_cause(&run->cancel, err);
-    return gp_wire_send_now(run->wire, 0, gp_team_tag_of(run, GP_TAG_ANSWER), &how, sizeof how, &run->cancel, err);
+    const gp_answer said = gp_answer_pack(&how);
+    return gp_wire_send_now(run->wire, 0, gp_team_tag_of(run, GP_TAG_ANSWER), &said, sizeof said, &run->cancel, err);
 }
 
 static gp_status obey(gp_run *run, const gp_feed *feed, const gp_call *its, gp_error *err) {
@@ -131,7 +116,7 @@ gp_status gp_run_follow(gp_run *run, const gp_feed *feed, bool *goes_on, gp_erro
         gp_call its;
         GP_RETURN_IF_FAILED(
             gp_wire_receive_now(run->wire, 0, gp_team_tag_of(run, GP_TAG_CALL), &its, sizeof its, &run->cancel, err));
-        GP_RETURN_IF_FAILED(check_call(run, &its, err));
+        GP_RETURN_IF_FAILED(gp_call_check(run->plan, &its, err));
         *goes_on = its.kind == GP_CALL_NEXT;
         if (its.kind == GP_CALL_END || its.kind == GP_CALL_NEXT) return GP_OK;
         GP_RETURN_IF_FAILED(obey(run, feed, &its, err));

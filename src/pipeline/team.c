@@ -13,10 +13,6 @@
 
 /* ---- open, close ------------------------------------------------------------------------------------------------- */
 
-int gp_team_entries(const gp_plan *plan) {
-    return plan->graph->param_count * (1 + plan->update.states);
-}
-
 gp_status gp_team_open(gp_run *run, gp_error *err) {
     const gp_plan *plan = run->plan;
     if (!run->wire) return GP_OK;
@@ -345,34 +341,18 @@ gp_status gp_team_gather_spans(gp_run *run, int mini, gp_error *err) {
     return GP_OK;
 }
 
-/* A tensor that the node has. */
-static bool is_possible_role(const gp_graph *graph, const gp_finding *finding) {
-    int index = finding->role.index;
-    if (index < 0 || index >= GP_MAX_OPERANDS || finding->node < 0) return finding->node == -1;
-    const gp_node *node = &graph->nodes[finding->node];
-    switch (finding->role.role) {
-    case GP_ROLE_PARAM:
-    case GP_ROLE_GRAD_PARAM: return node->first_param + index < graph->param_count;
-    case GP_ROLE_GRAD_INPUT: return index < node->input_count;
-    default: return true;
-    }
-}
-
-static bool is_possible(const gp_run *run, const gp_finding *finding) {
-    return finding->node >= -1 && finding->node < run->plan->graph->node_count && finding->micro >= 0 &&
-           finding->micro < run->plan->micro_batches && is_possible_role(run->plan->graph, finding);
-}
-
 gp_status gp_team_gather_finding(gp_run *run, gp_finding *finding, gp_error *err) {
     if (!run->team) return GP_OK;
-    if (run->plan->rank > 0)
-        return gp_wire_send_now(run->wire, 0, gp_team_tag_of(run, GP_TAG_FINDING), finding, sizeof *finding,
-                                &run->cancel, err);
+    if (run->plan->rank > 0) {
+        const gp_finding_message own = gp_finding_pack(finding);
+        return gp_wire_send_now(run->wire, 0, gp_team_tag_of(run, GP_TAG_FINDING), &own, sizeof own, &run->cancel, err);
+    }
     for (int p = 1; p < run->plan->processes; p++) {
+        gp_finding_message said;
         gp_finding theirs;
-        GP_RETURN_IF_FAILED(gp_wire_receive_now(run->wire, p, gp_team_tag_of(run, GP_TAG_FINDING), &theirs,
-                                                sizeof theirs, &run->cancel, err));
-        if (theirs.found && is_possible(run, &theirs) && gp_finding_is_before(&theirs, finding)) *finding = theirs;
+        GP_RETURN_IF_FAILED(gp_wire_receive_now(run->wire, p, gp_team_tag_of(run, GP_TAG_FINDING), &said, sizeof said,
+                                                &run->cancel, err));
+        if (gp_finding_unpack(run->plan, &said, &theirs) && gp_finding_is_before(&theirs, finding)) *finding = theirs;
     }
     return GP_OK;
 }
@@ -387,12 +367,10 @@ gp_status gp_run_ask(gp_run *run, int question, int64_t number, gp_error *err) {
 gp_status gp_run_answers(gp_run *run, gp_error *failure, gp_error *err) {
     failure->status = GP_OK;
     for (int p = 1; p < run->plan->processes; p++) {
-        gp_error how;
+        gp_answer its;
         GP_RETURN_IF_FAILED(
-            gp_wire_receive_now(run->wire, p, gp_team_tag_of(run, GP_TAG_ANSWER), &how, sizeof how, &run->cancel, err));
-        how.text[sizeof how.text - 1] = '\0';
-        if (how.status == GP_OK || failure->status != GP_OK) continue;
-        gp_fail(failure, how.status > GP_INTERRUPTED ? GP_INTERNAL : how.status, "process %d: %s", p, how.text);
+            gp_wire_receive_now(run->wire, p, gp_team_tag_of(run, GP_TAG_ANSWER), &its, sizeof its, &run->cancel, err));
+        if (failure->status == GP_OK) gp_answer_unpack(&its, p, failure);
     }
     return GP_OK;
 }

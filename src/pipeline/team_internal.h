@@ -5,6 +5,7 @@
 #define GP_PIPELINE_TEAM_INTERNAL_H
 
 #include "pipeline/team.h"
+#include "pipeline/team_messages.h"
 
 typedef enum gp_team_tag {
     GP_TAG_CALL,
@@ -19,23 +20,7 @@ typedef enum gp_team_tag {
     GP_TAG_COUNT,
     GP_TEAM_TAGS
 } gp_team_tag;
-enum { GP_CALL_RECORDS = 1, GP_CALL_TICKS = 2, GP_CALL_ALIGNS = 4 }; /* flags of a call */
 enum { GP_ALIGN_ROUNDS = 8 };
-
-/* A message. Machines of one run have one order of bytes, since they run the same program. */
-typedef struct gp_call {
-    uint32_t kind, flags;
-    int32_t mini, count;
-    uint64_t seed;
-    uint32_t step, unused;
-    int64_t epoch, index;
-    double rate, divisor;
-} gp_call;
-
-/* One entry of READ and WRITE. */
-typedef struct gp_call_entry {
-    int32_t param, state;
-} gp_call_entry;
 
 /* What goes to one of the others. */
 typedef struct gp_outgoing {
@@ -56,8 +41,6 @@ struct gp_team {
 static inline uint32_t gp_team_tag_of(const gp_run *run, gp_team_tag which) {
     return run->team->tags + (uint32_t)which;
 }
-/* The most tensors that a call can list. */
-int gp_team_entries(const gp_plan *plan);
 /* Spans and ticks of a worker in a mini-batch. */
 size_t gp_team_spans(const gp_run *run, int mini, int worker);
 size_t gp_team_ticks(const gp_run *run, int mini, int worker);

@@ -22,7 +22,7 @@
 #include "schedule/links.h"
 #include "schedule/schedules.h"
 
-enum { GP_MAX_LOADER_THREADS = 256, GP_MAX_MILESTONES = 4096 };
+enum { GP_MAX_LOADER_THREADS = 256, GP_MAX_MILESTONES = 4096, GP_MAX_TIMEOUT = 86400 /* seconds */ };
 
 typedef struct gp_data_config {
     gp_source_config train; /* GP_SOURCE_NONE where absent */

@@ -153,6 +153,8 @@ static void close_run(follower *f) {
 /* To the next configuration. */
 static gp_status change(follower *f, gp_error *err) {
     gp_session *session = f->session;
+    if (session->changes == session->whole->change_count)
+        return gp_fail(err, GP_INTERNAL, "process 0 goes on with a configuration that does not exist");
     GP_RETURN_IF_FAILED(gp_phase_receive(f->processes, f->phase, err));
     GP_RETURN_IF_FAILED(gp_phase_apply(f->phase, gp_config_phase(session->whole, session->changes + 1), err));
     GP_RETURN_IF_FAILED(gp_session_change(session, err));
@@ -185,16 +187,12 @@ gp_status gp_follow(gp_processes *processes, gp_error *err) {
     if (status == GP_OK) gp_processes_set_timeout(processes, f.opening.timeout);
     if (status == GP_OK) status = open_session(&f, err);
     if (status == GP_OK) status = follow(&f, err);
-    if (status != GP_OK) status = gp_error_context(err, "process %d: ", gp_processes_wire(processes)->rank);
+    if (status != GP_OK && !f.refuses)
+        status = gp_error_context(err, "process %d: ", gp_processes_wire(processes)->rank);
     if (status != GP_OK) gp_processes_fail(processes, err); /* its workers may hang */
     close_run(&f);
     gp_session_close(&f.session);
     gp_opening_fini(&f.opening);
     free(f.phase);
-<<<<<<< HEAD
-    if (status == GP_OK || f.refuses) return status;
-    return gp_error_context(err, "process %d: ", gp_processes_wire(processes)->rank);
-=======
     return status;
->>>>>>> hung
 }

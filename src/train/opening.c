@@ -6,35 +6,19 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "config/tree.h"
 #include "plan/identity.h"
-
-typedef struct head {
-    char version[32];
-    uint64_t bytes; /* of the text */
-    int64_t samples[2], phase, step;
-    uint64_t norms;
-    double timeout;
-    char libraries[GP_LIBRARIES_TEXT];
-    gp_path folder;
-} head;
-
-static void set_version(char version[32]) {
-    memset(version, 0, 32);
-    snprintf(version, 32, "%s", GP_VERSION);
-}
 
 gp_status gp_opening_send(gp_trainer *t, gp_error *err) {
     const gp_session *session = t->session;
     const gp_resume *resume = t->options->resume;
     char *text = NULL;
     if (!t->options->processes) return GP_OK;
-    head its = {.samples = {session->train_samples, session->eval_samples},
-                .phase = session->options.step,
-                .step = resume ? resume->snapshot.reached.step : 0,
-                .norms = session->options.norms,
-                .timeout = session->config->pipeline.timeout};
-    set_version(its.version);
+    gp_opening_head its = {.samples = {session->train_samples, session->eval_samples},
+                           .phase = session->options.step,
+                           .step = resume ? resume->snapshot.reached.step : 0,
+                           .norms = session->options.norms,
+                           .timeout = session->config->pipeline.timeout};
+    gp_opening_set_version(&its);
     memcpy(its.libraries, t->libraries, sizeof its.libraries);
     if (!realpath(t->options->folder, its.folder.text))
         snprintf(its.folder.text, sizeof its.folder.text, "%s", t->options->folder);
@@ -50,48 +34,26 @@ gp_status gp_opening_send(gp_trainer *t, gp_error *err) {
 
 /* An opening without a text. */
 gp_status gp_opening_decline(gp_processes *processes, gp_error *err) {
-    head its = {.bytes = 0};
-    set_version(its.version);
+    gp_opening_head its = {.bytes = 0};
+    gp_opening_set_version(&its);
     return gp_processes_tell(processes, GP_OPENING_HEAD, &its, sizeof its, err);
 }
 
 gp_status gp_opening_receive(gp_processes *processes, gp_opening *out, gp_error *err) {
-    char version[32], *text = NULL;
-    head its;
+    gp_opening_head its;
+    char *text = NULL;
     GP_RETURN_IF_FAILED(gp_processes_hear(processes, GP_OPENING_HEAD, &its, sizeof its, err));
-    set_version(version);
-    its.version[sizeof its.version - 1] = '\0';
-    if (memcmp(its.version, version, sizeof version) != 0)
-        return gp_fail(
-            err, GP_UNSUPPORTED,
-            "it runs version %s of the program, but process 0 runs version %s: install the same on all hosts", version,
-            its.version);
-    *out = (gp_opening){.text = NULL};
-    if (its.bytes == 0) return GP_OK;
-    if (its.bytes > GP_YAML_MAX_BYTES || its.samples[0] < 0 || its.samples[1] < 0 || its.step < 0)
-        return gp_fail(err, GP_INTERNAL, "process 0 sent an opening that is none");
-    GP_RETURN_IF_FAILED(GP_NEW(&text, its.bytes + 1, err));
-    gp_status status = gp_processes_hear(processes, GP_OPENING_TEXT, text, its.bytes, err);
-    if (status != GP_OK) {
-        free(text);
-        return status;
+    GP_RETURN_IF_FAILED(gp_opening_check(&its, err));
+    if (its.bytes > 0) {
+        GP_RETURN_IF_FAILED(GP_NEW(&text, its.bytes + 1, err));
+        gp_status status = gp_processes_hear(processes, GP_OPENING_TEXT, text, its.bytes, err);
+        if (status != GP_OK) {
+            free(text);
+            return status;
+        }
     }
-    its.folder.text[sizeof its.folder.text - 1] = '\0';
-    *out = (gp_opening){.text = text,
-                        .folder = its.folder,
-                        .samples = {its.samples[0], its.samples[1]},
-                        .phase = its.phase,
-                        .step = its.step,
-                        .norms = its.norms != 0,
-                        .timeout = its.timeout};
-    its.libraries[sizeof its.libraries - 1] = '\0';
-    memcpy(out->libraries, its.libraries, sizeof its.libraries);
+    gp_opening_fill(out, &its, text);
     return GP_OK;
-}
-
-void gp_opening_fini(gp_opening *opening) {
-    free(opening->text);
-    opening->text = NULL;
 }
 
 /* ---- the plan of a configuration --------------------------------------------------------------------------------- */
@@ -111,20 +73,7 @@ gp_status gp_phase_send(gp_trainer *t, gp_error *err) {
 
 gp_status gp_phase_receive(gp_processes *processes, gp_phase *out, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_processes_hear(processes, GP_OPENING_PHASE, out, sizeof *out, err));
-    bool good = out->count >= 1 && out->count <= GP_MAX_STAGES;
-    for (int s = 0; good && s < out->count; s++) good = out->layers[s] >= 1 && out->layers[s] <= INT32_MAX;
-    return good ? GP_OK : gp_fail(err, GP_INTERNAL, "process 0 sent a balance that is none");
-}
-
-gp_status gp_phase_apply(const gp_phase *phase, gp_config *config, gp_error *err) {
-    int64_t *layers = NULL;
-    GP_RETURN_IF_FAILED(GP_NEW(&layers, phase->count, err));
-    memcpy(layers, phase->layers, (size_t)phase->count * sizeof *layers);
-    free(config->pipeline.layers);
-    config->pipeline.layers = layers;
-    config->pipeline.layers_count = phase->count;
-    config->pipeline.balance = GP_BALANCE_LAYERS;
-    return GP_OK;
+    return gp_phase_check_layers(out, err);
 }
 
 static bool has_replicas(const gp_plan *plan) {

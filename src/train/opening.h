@@ -2,34 +2,16 @@
  *
  * Process 0 has read the configuration and has chosen all that was left to choose. It sends the resolved configuration
  * and the sizes of the data; and for each configuration that comes to hold in the run, its balance and the identity of
- * its plan. The others make the same plan from that. Sizes are bounded, and the text is read as any other
- * configuration. The main thread of each process. */
+ * its plan. The others make the same plan from that. What has come is checked (train/opening_check.h), and the text is
+ * read as any other configuration. The main thread of each process. */
 #ifndef GP_TRAIN_OPENING_H
 #define GP_TRAIN_OPENING_H
 
+#include "train/opening_check.h"
 #include "train/trainer_internal.h"
 
 /* Tags of messages before a run. */
 enum { GP_OPENING_HEAD, GP_OPENING_TEXT, GP_OPENING_PHASE, GP_OPENING_EXPECTED };
-
-/* What the others got. */
-typedef struct gp_opening {
-    char *text;         /* the configuration as it runs, YAML; owned */
-    gp_path folder;     /* the run's, of process 0 */
-    int64_t samples[2]; /* of training and evaluation data */
-    int64_t phase;      /* a step of the configuration that holds; 0: the first one */
-    int64_t step;       /* that the run has reached */
-    bool norms;
-    char libraries[GP_LIBRARIES_TEXT]; /* of process 0 */
-    double timeout;
-} gp_opening;
-
-/* The plan of one configuration. */
-typedef struct gp_phase {
-    uint64_t identity;
-    int count;
-    int64_t layers[GP_MAX_STAGES]; /* per stage */
-} gp_phase;
 
 /* Process 0, after its configuration is resolved. Nothing for a run that is alone. */
 GP_MUST_USE gp_status gp_opening_send(gp_trainer *t, gp_error *err);
@@ -37,12 +19,9 @@ GP_MUST_USE gp_status gp_opening_send(gp_trainer *t, gp_error *err);
 GP_MUST_USE gp_status gp_opening_decline(gp_processes *processes, gp_error *err);
 /* The others; text NULL: there is nothing to run. GP_UNSUPPORTED: process 0 runs another version of the program. */
 GP_MUST_USE gp_status gp_opening_receive(gp_processes *processes, gp_opening *out, gp_error *err);
-void gp_opening_fini(gp_opening *opening);
 /* Process 0, when the plan of a configuration is made: after the opening, and after each change. */
 GP_MUST_USE gp_status gp_phase_send(gp_trainer *t, gp_error *err);
 GP_MUST_USE gp_status gp_phase_receive(gp_processes *processes, gp_phase *out, gp_error *err);
-/* Gives its balance to the configuration that it is of. GP_MEMORY. */
-GP_MUST_USE gp_status gp_phase_apply(const gp_phase *phase, gp_config *config, gp_error *err);
 /* GP_INTERNAL: the plans differ. GP_UNSUPPORTED: a stage has replicas, and the processes compute with different
  * libraries or instruction sets, so that replicas could differ in their last bits. */
 GP_MUST_USE gp_status gp_phase_check(const gp_phase *phase, const gp_opening *opening, const gp_plan *plan,

@@ -29,11 +29,8 @@ typedef struct gp_trainer {
     gp_session *session;
     const gp_train_options *options;
     gp_run *run;
-<<<<<<< HEAD
-    gp_batch taken;        /* the last mini-batch */
-=======
+    gp_batch taken; /* the last mini-batch */
     gp_train_lookout lookout;
->>>>>>> hung
     gp_loader *training;   /* NULL: nothing is trained */
     gp_loader *evaluation; /* rests between evaluations; NULL: no evaluation data */
     gp_metrics *metrics;

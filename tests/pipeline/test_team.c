@@ -310,7 +310,8 @@ static void the_processes_count_together(void **state) {
     (void)state;
     static team its;
     for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
-        const harness_options options = options_of(&ways[w]);
+        char text[TEXT];
+        const harness_options options = options_of(&ways[w], text);
         gp_error err = {0};
         begin(&its, &options, ways[w].processes, ways[w].process, w, NULL, -1);
         harness *h = &its.member[0].h;
@@ -333,7 +334,8 @@ static void a_count_is_checked(void **state) {
     static team its;
     static const int64_t lies[] = {-1000, 28, INT64_MAX / 2};
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
-        const harness_options options = options_of(&ways[0]);
+        char text[TEXT];
+        const harness_options options = options_of(&ways[0], text);
         const gp_step_input input = {.step = 1, .index = 1};
         int64_t found;
         gp_error err = {0};
@@ -419,7 +421,8 @@ static void a_worker_that_hangs_ends_all(void **state) {
     gp_error err = {0};
     gp_step_result result;
     pthread_t guard;
-    const harness_options options = options_of(&ways[0]);
+    char text[TEXT];
+    const harness_options options = options_of(&ways[0], text);
     const gp_hooks hooks = {.before = hold, .context = &at};
     begin(&its, &options, 2, ways[0].process, 1, &hooks, 1);
     at.team = &its;
@@ -460,12 +463,9 @@ static void a_message_of_another_size_ends_all(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(processes_change_no_bit),
-        cmocka_unit_test(the_processes_count_together),
-        cmocka_unit_test(a_count_is_checked),
-        cmocka_unit_test(a_failure_ends_all),
-        cmocka_unit_test(a_worker_that_hangs_ends_all),
-        cmocka_unit_test(a_message_of_another_size_ends_all),
+        cmocka_unit_test(processes_change_no_bit),      cmocka_unit_test(the_processes_count_together),
+        cmocka_unit_test(a_count_is_checked),           cmocka_unit_test(a_failure_ends_all),
+        cmocka_unit_test(a_worker_that_hangs_ends_all), cmocka_unit_test(a_message_of_another_size_ends_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

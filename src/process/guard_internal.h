@@ -1,0 +1,58 @@
+/* What the files of the guard share: its peers, and what it knows. Of process/guard.c and process/guard_join.c.
+ *
+ * A peer is the guard's thread's own once that has started; the main thread's before. */
+#ifndef GP_PROCESS_GUARD_INTERNAL_H
+#define GP_PROCESS_GUARD_INTERNAL_H
+
+#include <stdatomic.h>
+
+#include "process/guard.h"
+#include "process/guard_messages.h"
+
+enum { GP_GUARD_JOIN_SECONDS = 60 }; /* until all processes are connected */
+
+/* The other end of a connection. */
+typedef struct gp_guard_peer {
+    int socket; /* −1: none */
+    int rank;
+    bool left; /* it has said goodbye */
+    double heard;
+    char host[GP_HOST_TEXT];
+    int pid;
+    gp_guard_input input;
+} gp_guard_peer;
+
+struct gp_guard {
+    int rank, processes;
+    gp_guard_peer *peers; /* of process 0: all others; else process 0 */
+    int count;
+    int wake[2]; /* a pipe that ends the thread's sleep */
+    pthread_t thread;
+    bool started;
+
+    pthread_mutex_t lock; /* the rest */
+    gp_cancel *cancel;
+    gp_guard_look look; /* NULL: none */
+    void *context;
+    gp_error cause; /* the first; GP_OK: none */
+    int blamed;     /* rank that the cause is about; −1: none */
+    bool lost;      /* some process is */
+    bool orphaned;  /* the cause is that process 0 is lost */
+    bool told;      /* the others know the cause */
+    double failed;  /* when the cause came */
+    bool quit;
+    double timeout, grace;
+    atomic_bool asked, asks; /* to stop: process 0 was, this process wants to */
+};
+
+/* "the connection between the processes: <what>: <errno's text>". GP_IO. */
+gp_status gp_guard_explain(const char *what, gp_error *err);
+/* What does not go at once is left out: a process that reads nothing is lost anyway. A part of a message would spoil
+ * all that follows, so the connection ends then. */
+void gp_guard_tell(gp_guard_peer *to, gp_guard_kind kind, gp_status status, int rank, const void *text, size_t length);
+/* For tests: seconds that this process has to end by itself after it was told the cause; 10 at first. */
+void gp_guard_set_grace(gp_guard *guard, double seconds);
+/* Process 0: waits at `socket` until all others are connected. The others: connect to process 0. GP_IO. Main thread. */
+GP_MUST_USE gp_status gp_guard_join(gp_guard *guard, const gp_guard_door *door, int socket, gp_error *err);
+
+#endif

@@ -1,0 +1,505 @@
+/* Guards of several processes, as threads of one, over sockets of this machine. Others are fakes, which send the bytes
+ * that a test chooses, or none. Nothing here depends on how long something takes: the tests wait for what must come. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "process/fake_peer.h"
+#include "process/guard_internal.h"
+
+enum { MOST = 5, LONG = 3600 };
+
+typedef struct member {
+    gp_guard *guard;
+    pthread_t thread;
+    gp_status status;
+    gp_error err;
+    struct group *group;
+    int rank, socket;
+} member;
+
+/* The guards of a run. */
+typedef struct group {
+    gp_guard_door door;
+    member member[MOST]; /* [rank]; without a guard: a fake */
+    int processes, listening;
+} group;
+
+/* ---- a group ----------------------------------------------------------------------------------------------------- */
+
+static void *start(void *argument) {
+    member *its = argument;
+    its->status =
+        gp_guard_start(&its->group->door, its->socket, its->rank, its->group->processes, &its->guard, &its->err);
+    if (its->status == GP_OK) gp_guard_set_grace(its->guard, LONG); /* the test's process must not end */
+    return NULL;
+}
+
+static void begin_start(group *all, int rank) {
+    member *its = &all->member[rank];
+    *its = (member){.group = all, .rank = rank, .socket = rank == 0 ? all->listening : -1};
+    assert_int_equal(gp_thread_start(&its->thread, 0, start, its), 0);
+}
+
+static void end_start(group *all, int rank) {
+    member *its = &all->member[rank];
+    pthread_join(its->thread, NULL);
+    if (its->status != GP_OK) fail_msg("%d: %s", rank, its->err.text);
+}
+
+static void listen_for(group *all, int processes) {
+    gp_error err = {0};
+    memset(all, 0, sizeof *all);
+    all->processes = processes;
+    if (gp_guard_listen(&all->door, &all->listening, &err) != GP_OK) fail_msg("%s", err.text);
+}
+
+/* Process 0 and `count` more; the rest are fakes. */
+static void begin(group *all, int processes, int count) {
+    listen_for(all, processes);
+    for (int p = 0; p <= count; p++) begin_start(all, p);
+    for (int p = 1; p <= count; p++) end_start(all, p);
+}
+
+/* As processes do it: the others wait for process 0. */
+static void end(group *all) {
+    for (int p = 0; p < all->processes; p++) gp_guard_stop(&all->member[p].guard);
+}
+
+static gp_guard *of(group *all, int rank) {
+    return all->member[rank].guard;
+}
+
+static void nap(void) {
+    usleep(1000);
+}
+
+static void await_cause(gp_guard *guard, gp_error *cause) {
+    while (gp_guard_cause(guard, cause) == GP_OK) nap();
+}
+
+static void expect_cause(gp_guard *guard, gp_status status, const char *text) {
+    gp_error cause = {0};
+    await_cause(guard, &cause);
+    assert_string_equal(cause.text, text);
+    assert_int_equal(cause.status, status);
+}
+
+/* ---- what ends a run --------------------------------------------------------------------------------------------- */
+
+static void test_all_learn_the_first_cause(void **state) {
+    static group all;
+    gp_cancel cancel;
+    gp_error err = {0};
+    (void)state;
+    begin(&all, 4, 3);
+    end_start(&all, 0);
+    assert_int_equal(gp_cancel_init(&cancel, &err), GP_OK);
+    gp_guard_watch(of(&all, 1), &cancel);
+    gp_error cause = {GP_NUMERIC, "process 2: the loss is not finite"};
+    gp_guard_fail(of(&all, 2), &cause);
+    for (int p = 0; p < 4; p++) expect_cause(of(&all, p), GP_NUMERIC, "process 2: the loss is not finite");
+    assert_true(gp_cancelled(&cancel));
+    assert_int_equal(gp_cancel_cause(&cancel, &err), GP_NUMERIC);
+    gp_guard_watch(of(&all, 1), NULL);
+    gp_cancel_fini(&cancel);
+    gp_error later = {GP_DEVICE, "process 3: something that followed from it"};
+    gp_guard_fail(of(&all, 3), &later);
+    assert_int_equal(later.status, GP_NUMERIC);
+    assert_string_equal(later.text, "process 2: the loss is not finite");
+    for (int p = 0; p < 4; p++) {
+        assert_false(gp_guard_has_lost(of(&all, p)));
+        assert_int_equal(gp_guard_speaks(of(&all, p)), p == 0);
+    }
+    end(&all);
+}
+
+/* A cancel flag that comes after the cause is raised at once. */
+static void test_a_later_watch_is_cancelled(void **state) {
+    static group all;
+    gp_cancel cancel;
+    gp_error err = {0}, cause = {GP_DATA, "process 0: a file"};
+    (void)state;
+    begin(&all, 2, 1);
+    end_start(&all, 0);
+    gp_guard_fail(of(&all, 0), &cause);
+    expect_cause(of(&all, 1), GP_DATA, "process 0: a file");
+    assert_int_equal(gp_cancel_init(&cancel, &err), GP_OK);
+    gp_guard_watch(of(&all, 1), &cancel);
+    assert_true(gp_cancelled(&cancel));
+    gp_guard_watch(of(&all, 1), NULL);
+    gp_cancel_fini(&cancel);
+    end(&all);
+}
+
+static void test_a_process_that_ends_without_a_word_is_lost(void **state) {
+    static group all;
+    (void)state;
+    begin(&all, 3, 1);
+    int fake = fake_join(&all.door, 2);
+    end_start(&all, 0);
+    close(fake);
+    for (int p = 0; p < 2; p++) {
+        expect_cause(of(&all, p), GP_LOST, "process 2 (host fake, pid 7) has ended without a word");
+        assert_true(gp_guard_has_lost(of(&all, p)));
+        assert_int_equal(gp_guard_speaks(of(&all, p)), p == 0);
+    }
+    end(&all);
+}
+
+/* In both directions: only the other one's time is short. */
+static void test_a_silent_process_is_lost(void **state) {
+    static group all;
+    int rank;
+    (void)state;
+    begin(&all, 2, 0);
+    int fake = fake_join(&all.door, 1);
+    end_start(&all, 0);
+    gp_guard_set_timeout(of(&all, 0), 0.2);
+    expect_cause(of(&all, 0), GP_LOST, "process 1 (host fake, pid 7) has given no sign of life for 0 s");
+    gp_error told = {0};
+    fake_await(fake, GP_GUARD_LOST, &told); /* it may go on later, and must end then */
+    assert_string_equal(told.text, "process 1 (host fake, pid 7) has given no sign of life for 0 s");
+    end(&all);
+    close(fake);
+
+    listen_for(&all, 2);
+    begin_start(&all, 1);
+    fake = fake_admit(all.listening, &all.door, &rank);
+    end_start(&all, 1);
+    gp_guard_set_timeout(of(&all, 1), 0.2);
+    expect_cause(of(&all, 1), GP_LOST, "process 0 (host fake, pid 7) has given no sign of life for 0 s");
+    end(&all);
+    close(fake);
+    close(all.listening);
+}
+
+/* Process 1 says goodbye and closes its connection before process 2 does without a word. */
+static void test_goodbye_is_no_loss(void **state) {
+    static group all;
+    (void)state;
+    begin(&all, 4, 1);
+    int one = fake_join(&all.door, 2), two = fake_join(&all.door, 3);
+    end_start(&all, 0);
+    gp_guard_stop(&all.member[1].guard);
+    fake_tell(one, GP_GUARD_BYE, GP_OK, 2, NULL, 0);
+    close(one);
+    fake_tell(two, GP_GUARD_STOP, GP_OK, 3, NULL, 0);
+    while (!gp_guard_is_asked(of(&all, 0))) nap();
+    assert_int_equal(gp_guard_cause(of(&all, 0), NULL), GP_OK);
+    close(two);
+    expect_cause(of(&all, 0), GP_LOST, "process 3 (host fake, pid 7) has ended without a word");
+    end(&all);
+}
+
+static void test_asking_for_the_end_reaches_process_0(void **state) {
+    static group all;
+    (void)state;
+    begin(&all, 3, 2);
+    end_start(&all, 0);
+    assert_false(gp_guard_is_asked(of(&all, 0)));
+    gp_guard_ask_stop(of(&all, 2));
+    while (!gp_guard_is_asked(of(&all, 0))) nap();
+    assert_false(gp_guard_is_asked(of(&all, 1)));
+    for (int p = 0; p < 3; p++) assert_int_equal(gp_guard_cause(of(&all, p), NULL), GP_OK);
+    end(&all);
+}
+
+/* ---- process 0 is lost ------------------------------------------------------------------------------------------- */
+
+static void test_process_1_speaks_if_process_0_is_lost(void **state) {
+    static group all;
+    int fake[2], rank;
+    (void)state;
+    listen_for(&all, 3);
+    for (int p = 1; p < 3; p++) begin_start(&all, p);
+    for (int i = 0; i < 2; i++) fake[i] = fake_admit(all.listening, &all.door, &rank);
+    for (int p = 1; p < 3; p++) end_start(&all, p);
+    for (int p = 1; p < 3; p++) assert_false(gp_guard_speaks(of(&all, p)));
+    for (int i = 0; i < 2; i++) close(fake[i]);
+    for (int p = 1; p < 3; p++) {
+        expect_cause(of(&all, p), GP_LOST, "process 0 (host fake, pid 7) has ended without a word");
+        assert_int_equal(gp_guard_speaks(of(&all, p)), p == 1);
+    }
+    end(&all);
+    close(all.listening);
+}
+
+/* It was stopped, and goes on after process 1 has said that it was lost. */
+static void test_process_0_that_comes_back_does_not_say_it_again(void **state) {
+    static group all;
+    static const char said[] = "process 0 (host h, pid 1) has given no sign of life for 2 s";
+    (void)state;
+    begin(&all, 2, 0);
+    int fake = fake_join(&all.door, 1);
+    end_start(&all, 0);
+    fake_tell(fake, GP_GUARD_LOST, GP_LOST, 0, said, sizeof said - 1);
+    expect_cause(of(&all, 0), GP_LOST, said);
+    assert_false(gp_guard_speaks(of(&all, 0)));
+    end(&all);
+    close(fake);
+}
+
+/* ---- joining ----------------------------------------------------------------------------------------------------- */
+
+static void expect_refused(int socket) {
+    assert_true(fake_is_refused(socket));
+    close(socket);
+}
+
+static void test_others_are_turned_away(void **state) {
+    static group all;
+    gp_guard_door wrong;
+    int silent[20];
+    (void)state;
+    listen_for(&all, 3);
+    begin_start(&all, 0);
+    for (int i = 0; i < 20; i++) silent[i] = fake_knock(&all.door); /* and say nothing */
+    wrong = all.door;
+    wrong.secret[GP_GUARD_SECRET - 1] ^= 1;
+    int its = fake_knock(&all.door);
+    fake_hello(its, &wrong, 1, "fake", 4);
+    expect_refused(its);
+    static const int ranks[] = {0, 3, 4, 65535};
+    for (int i = 0; i < 4; i++) {
+        its = fake_knock(&all.door);
+        fake_hello(its, &all.door, ranks[i], "fake", 4);
+        expect_refused(its);
+    }
+    its = fake_knock(&all.door);
+    fake_tell(its, GP_GUARD_BEAT, GP_OK, 1, NULL, 0);
+    expect_refused(its);
+    its = fake_knock(&all.door);
+    fake_send(its, "GET / HTTP/1.1\r\n\r\n", 18);
+    expect_refused(its);
+    its = fake_knock(&all.door);
+    fake_send(its, "\0\0\1\0\x54", 5); /* the first bytes of a HELLO */
+    shutdown(its, SHUT_WR);
+    expect_refused(its);
+
+    int one = fake_join(&all.door, 1);
+    its = fake_knock(&all.door);
+    fake_hello(its, &all.door, 1, "fake", 4); /* it is there already */
+    expect_refused(its);
+    begin_start(&all, 2);
+    end_start(&all, 2);
+    end_start(&all, 0);
+    fake_tell(one, GP_GUARD_STOP, GP_OK, 1, NULL, 0);
+    while (!gp_guard_is_asked(of(&all, 0))) nap();
+    for (int i = 0; i < 20; i++) expect_refused(silent[i]);
+    close(one);
+    expect_cause(of(&all, 2), GP_LOST, "process 1 (host fake, pid 7) has ended without a word");
+    end(&all);
+}
+
+/* A process that was not answered in time comes again. */
+static void test_a_process_that_gave_up_can_come_again(void **state) {
+    static group all;
+    (void)state;
+    listen_for(&all, 3);
+    begin_start(&all, 0);
+    close(fake_join(&all.door, 1));
+    begin_start(&all, 1);
+    end_start(&all, 1);
+    begin_start(&all, 2);
+    end_start(&all, 2);
+    end_start(&all, 0);
+    gp_guard_ask_stop(of(&all, 1));
+    while (!gp_guard_is_asked(of(&all, 0))) nap();
+    assert_int_equal(gp_guard_cause(of(&all, 0), NULL), GP_OK);
+    end(&all);
+}
+
+/* What follows the HELLO in the same bytes is a message like any other. */
+static void test_messages_right_after_the_hello(void **state) {
+    static group all;
+    unsigned char bytes[2 * GP_GUARD_ROOM];
+    gp_guard_hello hello = {.pid = 7};
+    (void)state;
+    begin(&all, 2, 0);
+    memcpy(hello.secret, all.door.secret, sizeof hello.secret);
+    size_t count = gp_guard_write(bytes, GP_GUARD_HELLO, GP_OK, 1, &hello, sizeof hello);
+    count += gp_guard_write(bytes + count, GP_GUARD_STOP, GP_OK, 1, NULL, 0);
+    int fake = fake_knock(&all.door);
+    fake_send(fake, bytes, count);
+    end_start(&all, 0);
+    fake_tell(fake, GP_GUARD_BEAT, GP_OK, 1, NULL, 0);
+    while (!gp_guard_is_asked(of(&all, 0))) nap();
+    end(&all);
+    close(fake);
+}
+
+/* ---- bytes that are no message ----------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *what;
+    unsigned char header[GP_GUARD_HEADER];
+    size_t more; /* bytes of text that follow */
+} garbage[] = {
+    {"a kind that there is not", {GP_GUARD_KINDS, 0, 1, 0, 0, 0, 0, 0}, 0},
+    {"the largest kind", {255, 0, 1, 0, 0, 0, 0, 0}, 0},
+    {"a text that is too long", {GP_GUARD_FAIL, GP_IO, 1, 0, 0, 8, 0, 0}, 2048},
+    {"a text of 4 GiB", {GP_GUARD_FAIL, GP_IO, 1, 0, 255, 255, 255, 255}, 0},
+    {"a text of 16 MiB", {GP_GUARD_LOST, GP_IO, 1, 0, 0, 0, 0, 1}, 0},
+    {"a cause that is none", {GP_GUARD_FAIL, GP_OK, 1, 0, 1, 0, 0, 0}, 1},
+    {"a status that there is not", {GP_GUARD_LOST, GP_INTERRUPTED + 1, 1, 0, 1, 0, 0, 0}, 1},
+    {"a sign of life with a text", {GP_GUARD_BEAT, 0, 1, 0, 1, 0, 0, 0}, 1},
+    {"a goodbye with a text", {GP_GUARD_BYE, 0, 1, 0, 1, 0, 0, 0}, 1},
+    {"a second HELLO", {GP_GUARD_HELLO, 0, 1, 0, sizeof(gp_guard_hello), 0, 0, 0}, sizeof(gp_guard_hello)},
+    {"a HELLO of another length", {GP_GUARD_HELLO, 0, 1, 0, 1, 0, 0, 0}, 1},
+};
+
+static void expect_garbage(size_t i) {
+    static group all;
+    unsigned char bytes[2 * GP_GUARD_ROOM] = {0};
+    begin(&all, 2, 0);
+    int fake = fake_join(&all.door, 1);
+    end_start(&all, 0);
+    size_t good = gp_guard_write(bytes, GP_GUARD_BEAT, GP_OK, 1, NULL, 0);
+    memcpy(bytes + good, garbage[i].header, GP_GUARD_HEADER);
+    fake_send(fake, bytes, good + GP_GUARD_HEADER + garbage[i].more);
+    expect_cause(of(&all, 0), GP_LOST, "process 1 (host fake, pid 7) has sent what is no message of this program");
+    end(&all);
+    close(fake);
+}
+
+static void test_what_is_no_message(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof garbage / sizeof *garbage; i++) {
+        print_message("%s\n", garbage[i].what);
+        expect_garbage(i);
+    }
+}
+
+static void test_a_message_that_is_cut_off(void **state) {
+    static group all;
+    (void)state;
+    begin(&all, 2, 0);
+    int fake = fake_join(&all.door, 1);
+    end_start(&all, 0);
+    fake_send(fake, (unsigned char[]){GP_GUARD_FAIL, GP_IO, 1, 0, 9, 0, 0, 0, 'a'}, 9);
+    close(fake);
+    expect_cause(of(&all, 0), GP_LOST, "process 1 (host fake, pid 7) has ended in the middle of a message");
+    end(&all);
+}
+
+/* The text takes the first byte of the next message, and what is left of that is none. */
+static void test_a_message_that_lacks_a_byte(void **state) {
+    static group all;
+    unsigned char bytes[2 * GP_GUARD_ROOM];
+    (void)state;
+    begin(&all, 2, 0);
+    int fake = fake_join(&all.door, 1);
+    end_start(&all, 0);
+    size_t count = gp_guard_write(bytes, GP_GUARD_FAIL, GP_DATA, 1, "a file", 6) - 1;
+    for (int i = 0; i < 2; i++) count += gp_guard_write(bytes + count, GP_GUARD_BYE, GP_OK, 1, NULL, 0);
+    fake_send(fake, bytes, count);
+    while (!gp_guard_has_lost(of(&all, 0))) nap();
+    expect_cause(of(&all, 0), GP_DATA, "a fil?");
+    end(&all);
+    close(fake);
+}
+
+/* Nothing that another process sends can end a line, or speak to a terminal. */
+static void test_texts_can_be_printed(void **state) {
+    static const char said[] = "a\x1b[31m\nb \xff\xc3\xa9\0 unseen";
+    static group all;
+    char longest[GP_ERROR_TEXT - 1], expected[GP_ERROR_TEXT] = "";
+    (void)state;
+    begin(&all, 2, 0);
+    int fake = fake_join(&all.door, 1);
+    end_start(&all, 0);
+    fake_tell(fake, GP_GUARD_FAIL, GP_DATA, 1, said, sizeof said - 1);
+    expect_cause(of(&all, 0), GP_DATA, "a?[31m?b ?\xc3\xa9");
+    end(&all);
+    close(fake);
+
+    memset(longest, 'x', sizeof longest); /* has no end */
+    memset(expected, 'x', sizeof longest);
+    begin(&all, 2, 0);
+    fake = fake_join(&all.door, 1);
+    end_start(&all, 0);
+    for (size_t i = 0; i < 2; i++) fake_send(fake, "\1\0\1\0\0\0\0\0", 8);
+    fake_tell(fake, GP_GUARD_FAIL, GP_DATA, 1, longest, sizeof longest);
+    expect_cause(of(&all, 0), GP_DATA, expected);
+    end(&all);
+    close(fake);
+
+    char host[GP_HOST_TEXT];
+    memset(host, 'h', sizeof host); /* likewise */
+    memcpy(host, "\x1b]0;\a", 5);
+    begin(&all, 2, 0);
+    fake = fake_knock(&all.door);
+    fake_hello(fake, &all.door, 1, host, sizeof host);
+    end_start(&all, 0);
+    close(fake);
+    host[0] = host[4] = '?';
+    snprintf(expected, sizeof expected, "process 1 (host %.63s, pid 7) has ended without a word", host);
+    expect_cause(of(&all, 0), GP_LOST, expected);
+    end(&all);
+}
+
+/* ---- a process that does not end --------------------------------------------------------------------------------- */
+
+/* The child's guard ends it, since its main thread never does, and says the cause. */
+static void test_a_process_that_does_not_end_is_ended(void **state) {
+    static group all;
+    int said[2], status;
+    char line[256] = "";
+    (void)state;
+    listen_for(&all, 2);
+    assert_int_equal(pipe(said), 0);
+    fflush(stdout);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        gp_guard *guard = NULL;
+        gp_error err = {0};
+        dup2(said[1], STDERR_FILENO);
+        if (gp_guard_start(&all.door, all.listening, 0, 2, &guard, &err) != GP_OK) _exit(99);
+        gp_guard_set_grace(guard, 0.1);
+        for (;;) pause();
+    }
+    close(said[1]);
+    close(all.listening);
+    int fake = fake_join(&all.door, 1);
+    fake_tell(fake, GP_GUARD_FAIL, GP_DATA, 1, "process 1: a file", 17);
+    fake_await(fake, GP_GUARD_BYE, NULL);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 1);
+    assert_true(read(said[0], line, sizeof line - 1) > 0);
+    assert_string_equal(line, "gpipe-train: process 1: a file\n");
+    close(said[0]);
+    close(fake);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_process_that_does_not_end_is_ended), /* forks, before there are threads */
+        cmocka_unit_test(test_all_learn_the_first_cause),
+        cmocka_unit_test(test_a_later_watch_is_cancelled),
+        cmocka_unit_test(test_a_process_that_ends_without_a_word_is_lost),
+        cmocka_unit_test(test_a_silent_process_is_lost),
+        cmocka_unit_test(test_goodbye_is_no_loss),
+        cmocka_unit_test(test_asking_for_the_end_reaches_process_0),
+        cmocka_unit_test(test_process_1_speaks_if_process_0_is_lost),
+        cmocka_unit_test(test_process_0_that_comes_back_does_not_say_it_again),
+        cmocka_unit_test(test_others_are_turned_away),
+        cmocka_unit_test(test_a_process_that_gave_up_can_come_again),
+        cmocka_unit_test(test_messages_right_after_the_hello),
+        cmocka_unit_test(test_what_is_no_message),
+        cmocka_unit_test(test_a_message_that_is_cut_off),
+        cmocka_unit_test(test_a_message_that_lacks_a_byte),
+        cmocka_unit_test(test_texts_can_be_printed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
