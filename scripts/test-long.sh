@@ -8,6 +8,7 @@
 #   mutants    200,000 programs changed at random
 #   kills      200 kills at random moments, and 200 runs for each fault of a system call
 #   processes  50 processes of runs over MPI that are killed, stopped or told to end at random moments
+#   sanitized  all runs over MPI, with AddressSanitizer and with ThreadSanitizer; builds them (presets asan, tsan)
 #   hosts      two network namespaces as two hosts: 50 times the link is cut, or a process is killed or stopped (root)
 #   fuzz       a million inputs for each fuzz target
 #
@@ -16,7 +17,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-usage() { sed -n '2,16s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '2,17s/^# \{0,1\}//p' "$0"; }
 
 names=() seed=$(date +%Y%m%d) build=build
 while [ $# -gt 0 ]; do
@@ -24,7 +25,7 @@ while [ $# -gt 0 ]; do
     --seed) seed=${2:?--seed wants a number} && shift ;;
     --build) build=${2:?--build wants a folder} && shift ;;
     --help) usage && exit 0 ;;
-    sizes | calls | mutants | kills | processes | hosts | fuzz) names+=("$1") ;;
+    sizes | calls | mutants | kills | processes | sanitized | hosts | fuzz) names+=("$1") ;;
     *)
         printf 'test-long: unknown name "%s"; scripts/test-long.sh --help lists them\n' "$1" >&2
         exit 2
@@ -32,7 +33,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-[ ${#names[@]} -gt 0 ] || names=(sizes calls mutants kills processes hosts fuzz)
+[ ${#names[@]} -gt 0 ] || names=(sizes calls mutants kills processes sanitized hosts fuzz)
 [ -x "$build/gpipe-train" ] || {
     printf 'test-long: %s/gpipe-train does not exist; build it first: cmake --preset release && cmake --build --preset release\n' "$build" >&2
     exit 2
@@ -50,6 +51,15 @@ kills() {
     python3 -B tests/cli/test_kills.py "$build/gpipe-train" --faults "$build/tests/libgp_faults.so" --kills 200 --seed "$seed"
 }
 processes() { python3 -B tests/cli/test_processes.py "$build/gpipe-train" --moments 50 --seed "$seed"; }
+sanitized() {
+    local preset prefix=()
+    # clang 14's runtime knows address spaces that are shuffled by 28 bits at most.
+    if [ "$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 0)" -gt 28 ]; then prefix=(setarch -R); fi
+    for preset in asan tsan; do
+        cmake --preset "$preset" >/dev/null && cmake --build --preset "$preset" --target gpipe-train -- --quiet || return 1
+        "${prefix[@]}" python3 -B tests/cli/test_processes.py "build-$preset/gpipe-train" --seed "$seed" || return 1
+    done
+}
 hosts() {
     python3 -B tests/cli/test_hosts.py "$build/gpipe-train" --moments 50 --seed "$seed" || [ $? = 77 ]
 }

@@ -56,17 +56,25 @@ set_tests_properties(cli_kills cli_resume PROPERTIES LABELS "cli;fault" TIMEOUT 
 add_test(NAME cli_balance COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_balance.py
                                   $<TARGET_FILE:gpipe-balance> $<TARGET_FILE:gpipe-train>)
 set_tests_properties(cli_balance PROPERTIES LABELS "cli;unit;fault;machine" TIMEOUT 300)
-# Several processes over MPI; each test waits for mpirun most of its time. Sanitizers see the same code in the test `team`,
-# without MPI's own leaks.
-if(NOT GP_SANITIZE)
+# Several processes over MPI; each test waits for mpirun most of its time. Sanitizers: some of them; scripts/test-long.sh
+# runs all.
+set(processes)
+set(processes_labels "cli;pipeline;fault")
+if(GP_SANITIZE)
+  set(processes --moments 2 test_clipping_and_norms test_changes test_resumed_with_other_numbers_of_processes
+                test_a_timeline_has_all_workers test_processes_and_ranks test_a_loss_that_is_not_finite
+                test_lost_and_stopped test_it_is_said_once)
+  list(APPEND processes_labels threads)
+else()
   add_library(gp_hang MODULE ${CMAKE_CURRENT_SOURCE_DIR}/cli/hang.c)
   # Only the headers: the program brings oneDNN itself.
   target_include_directories(gp_hang SYSTEM PRIVATE $<TARGET_PROPERTY:DNNL::dnnl,INTERFACE_INCLUDE_DIRECTORIES>)
   target_link_libraries(gp_hang PRIVATE gp_options gp_warnings ${CMAKE_DL_LIBS})
-  add_test(NAME cli_processes COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_processes.py
-                                      $<TARGET_FILE:gpipe-train> --hang $<TARGET_FILE:gp_hang>)
-  set_tests_properties(cli_processes PROPERTIES LABELS "cli;pipeline;fault" TIMEOUT 900 SKIP_RETURN_CODE 77)
+  set(processes --hang $<TARGET_FILE:gp_hang>)
 endif()
+add_test(NAME cli_processes COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_processes.py
+                                    $<TARGET_FILE:gpipe-train> ${processes})
+set_tests_properties(cli_processes PROPERTIES LABELS "${processes_labels}" TIMEOUT 900 SKIP_RETURN_CODE 77)
 # Minutes under a sanitizer, which sees the same code in the others.
 if(NOT GP_SANITIZE)
   gp_cli_test(mnist "training" 1800)

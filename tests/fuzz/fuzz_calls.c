@@ -53,7 +53,7 @@ static void halt(gp_wire *wire) {
 /* ---- a process that follows -------------------------------------------------------------------------------------- */
 
 static gp_status take(void *context, bool training, int64_t epoch, int64_t index, int64_t samples, gp_step_input *out,
-                      gp_error *err) {
+                      int64_t *counted, gp_error *err) {
     harness *h = context;
     (void)training;
     (void)index;
@@ -61,6 +61,7 @@ static gp_status take(void *context, bool training, int64_t epoch, int64_t index
     if (epoch > 3) return gp_fail(err, GP_DATA, "the data have three epochs");
     out->input = h->input;
     out->target = h->target;
+    *counted = samples;
     return GP_OK;
 }
 
@@ -94,6 +95,13 @@ static gp_status ask(harness *h, gp_error *err) {
     return GP_OK;
 }
 
+static gp_status count(harness *h, const gp_step_input *input, gp_error *err) {
+    int64_t counted = 0;
+    GP_RETURN_IF_FAILED(gp_run_count(h->run, 0, input, 0, &counted, err));
+    FUZZ_PROMISE(counted >= 0 && counted <= BATCH * h->target_elements);
+    return GP_OK;
+}
+
 static gp_status step(harness *h, const gp_step_input *input, gp_recorder *recorder, gp_error *err) {
     gp_step_result result;
     if (recorder) GP_RETURN_IF_FAILED(gp_lane_reserve(&recorder->lanes[0], gp_team_spans(h->run, 0, 0), err));
@@ -108,10 +116,11 @@ static gp_status lead(harness *h, const uint8_t *calls, gp_error *err) {
     gp_recorder *recorder = NULL;
     gp_status status = gp_recorder_create(h->plan->workers, &recorder, err);
     for (int c = 0; c < MOST_CALLS && calls[c] && status == GP_OK; c++) {
-        switch (calls[c] % 4) {
+        switch (calls[c] % 5) {
         case 0: status = ask(h, err); break;
         case 1: status = diagnose(h, &input, err); break;
         case 2: status = step(h, &input, recorder, err); break;
+        case 3: status = count(h, &input, err); break;
         default: status = step(h, &input, NULL, err); break;
         }
     }
