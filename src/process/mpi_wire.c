@@ -270,6 +270,15 @@ void gp_mpi_broadcast(gp_wire *wire, int from, void *bytes, int count) {
     MPI_Bcast(bytes, count, MPI_BYTE, from, of(wire)->comm);
 }
 
+void gp_mpi_local_ranks(gp_wire *wire, int *out) {
+    MPI_Comm machine;
+    int own = 0;
+    MPI_Comm_split_type(of(wire)->comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);
+    MPI_Comm_rank(machine, &own);
+    MPI_Comm_free(&machine);
+    MPI_Allgather(&own, 1, MPI_INT, out, 1, MPI_INT, of(wire)->comm);
+}
+
 gp_status gp_mpi_start(gp_wire *wire, gp_error *err) {
     mpi_wire *its = of(wire);
     int failed = gp_thread_start(&its->thread, 0, work, its);
@@ -320,6 +329,11 @@ void gp_mpi_broadcast(gp_wire *wire, int from, void *bytes, int count) {
     (void)from;
     (void)bytes;
     (void)count;
+}
+
+void gp_mpi_local_ranks(gp_wire *wire, int *out) {
+    (void)wire;
+    *out = 0;
 }
 
 gp_status gp_mpi_start(gp_wire *wire, gp_error *err) {

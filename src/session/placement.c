@@ -1,5 +1,7 @@
 #include "session/placement.h"
 
+#include <string.h>
+
 int gp_placement_processes(const gp_pipeline_config *pipeline) {
     int highest = 0;
     for (int d = 0; d < pipeline->device_count; d++)
@@ -45,6 +47,43 @@ gp_status gp_placement_find(const gp_pipeline_config *pipeline, int processes, i
     for (int w = 0; w < pipeline->device_count; w++) {
         int rank = pipeline->devices[w].rank;
         process[w] = rank >= 0 ? rank : deal(pipeline, processes, w);
+    }
+    return GP_OK;
+}
+
+static bool lacks_number(const gp_device_config *device) {
+    return strcmp(device->kind, "cuda") == 0 && !device->numbered;
+}
+
+static bool is_same_entry(const gp_device_config *a, const gp_device_config *b) {
+    return a->place.line == b->place.line && a->place.column == b->place.column;
+}
+
+/* Who writes it twice wants two GPUs. `count` and `replicas` are of one entry. */
+static gp_status check_first(const gp_pipeline_config *pipeline, int processes, const int *process, int worker,
+                             gp_error *err) {
+    const gp_device_config *its = &pipeline->devices[worker];
+    for (int w = 0; w < worker; w++) {
+        const gp_device_config *before = &pipeline->devices[w];
+        if (process[w] != process[worker] || !lacks_number(before) || is_same_entry(its, before)) continue;
+        return processes > 1 ? gp_fail_at(err, GP_CONFIG, its->place,
+                                          "pipeline.devices: cuda is one GPU of its process, and process %d has it on "
+                                          "worker %d already; write cuda:0, cuda:1",
+                                          process[worker], w)
+                             : gp_fail_at(err, GP_CONFIG, its->place,
+                                          "pipeline.devices: cuda is cuda:0, which the list has already; write cuda:0, "
+                                          "cuda:1");
+    }
+    return GP_OK;
+}
+
+gp_status gp_placement_number(const gp_pipeline_config *pipeline, int processes, const int *process, const int *local,
+                              int *index, gp_error *err) {
+    for (int w = 0; w < pipeline->device_count; w++) {
+        index[w] = pipeline->devices[w].index;
+        if (!lacks_number(&pipeline->devices[w])) continue;
+        GP_RETURN_IF_FAILED(check_first(pipeline, processes, process, w, err));
+        if (processes > 1) index[w] = local ? local[process[w]] : process[w];
     }
     return GP_OK;
 }

@@ -14,5 +14,10 @@ int gp_placement_processes(const gp_pipeline_config *pipeline);
  * these, each replica has processes of its own. GP_CONFIG with a place: a rank that does not exist; more processes than
  * workers. */
 GP_MUST_USE gp_status gp_placement_find(const gp_pipeline_config *pipeline, int processes, int *process, gp_error *err);
+/* index[worker] of its device. A GPU without a number is cuda:0; in a run of several processes, the one with its
+ * process's number among those of its machine: local[process], NULL: all are on one machine. GP_CONFIG with a place: a
+ * process has two such entries. */
+GP_MUST_USE gp_status gp_placement_number(const gp_pipeline_config *pipeline, int processes, const int *process,
+                                          const int *local, int *index, gp_error *err);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "balance/rules.h"
 #include "base/memory.h"
@@ -106,6 +107,17 @@ static gp_status count_steps(gp_session *session, gp_error *err) {
     return GP_OK;
 }
 
+static gp_status number_devices(gp_session *session, gp_error *err) {
+    const gp_pipeline_config *pipeline = &session->config->pipeline;
+    int *index = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&index, pipeline->device_count, err));
+    gp_status status =
+        gp_placement_number(pipeline, session->options.processes, session->process, session->options.local, index, err);
+    for (int d = 0; d < pipeline->device_count && status == GP_OK; d++) session->devices[d].index = index[d];
+    free(index);
+    return status;
+}
+
 static gp_status find_devices(gp_session *session, gp_error *err) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     GP_RETURN_IF_FAILED(GP_NEW(&session->devices, pipeline->device_count, err));
@@ -116,6 +128,7 @@ static gp_status find_devices(gp_session *session, gp_error *err) {
     if (session->options.weights) session->options.processes = 1; /* whatever the ranks: one process predicts */
     if (!session->options.weights)
         GP_RETURN_IF_FAILED(gp_placement_find(pipeline, session->options.processes, session->process, err));
+    GP_RETURN_IF_FAILED(number_devices(session, err));
     return gp_links_find(pipeline, session->options.processes, session->process, &session->links, err);
 }
 

@@ -38,6 +38,7 @@ typedef struct gp_data_config {
 typedef struct gp_device_config {
     const char *kind; /* "cpu", "cuda", or "ref" (the oracle of the tests; not in the manual) */
     int index;        /* cuda:1 → 1 */
+    bool numbered;    /* cuda: the index was said */
     int threads;      /* cpu: 1 unless said */
     size_t memory;    /* bytes; 0: not said */
     int rank;         /* of the process that has its worker; −1: not said */

@@ -9,8 +9,8 @@
 enum { MAX_THREADS = 1024 };
 
 bool gp_device_configs_equal(const gp_device_config *a, const gp_device_config *b) {
-    return strcmp(a->kind, b->kind) == 0 && a->index == b->index && a->threads == b->threads &&
-           a->memory == b->memory && a->rank == b->rank;
+    return strcmp(a->kind, b->kind) == 0 && a->index == b->index && a->numbered == b->numbered &&
+           a->threads == b->threads && a->memory == b->memory && a->rank == b->rank;
 }
 
 /* One entry of the list, which stands for `count` equal workers. */
@@ -44,7 +44,7 @@ static const gp_key_kind devices[] = {
     {"ref", .options = {.keys = other_keys}},
     {0},
 };
-/* "cuda:1" is kind cuda, index 1; "cuda" is cuda:0. */
+/* "cuda:1" is kind cuda, index 1; gp_placement_number numbers "cuda". */
 static gp_status read_name(const gp_choice *choice, const char *what, entry *out, const gp_key_table **options,
                            gp_error *err) {
     static const char *const named[] = {"cpu", "cuda", NULL};
@@ -64,8 +64,12 @@ static gp_status read_name(const gp_choice *choice, const char *what, entry *out
                          : suggestion.text[0]                    ? suggestion.text
                                                                  : "; this version has cpu");
     }
-    out->device =
-        (gp_device_config){.kind = kind->name, .index = (int)value, .threads = 1, .rank = -1, .place = choice->place};
+    out->device = (gp_device_config){.kind = kind->name,
+                                     .index = (int)value,
+                                     .numbered = numbered,
+                                     .threads = 1,
+                                     .rank = -1,
+                                     .place = choice->place};
     *options = &kind->options;
     return GP_OK;
 }
@@ -137,27 +141,6 @@ static gp_status read_replicas(const gp_yaml *list, const gp_key_context *at, gp
     return append_entries(pipeline, 1, count, capacity, err);
 }
 
-/* "cuda" without a number, alone or with options. */
-static bool is_first_gpu(const gp_yaml *item) {
-    return item->kind == GP_YAML_SCALAR ? strcmp(item->text, "cuda") == 0 : gp_yaml_get(item, "cuda") != NULL;
-}
-
-/* It is cuda:0. Who writes it twice wants two GPUs. */
-static gp_status check_first_gpu(const gp_yaml *list, const char *what, bool *has, gp_error *err) {
-    for (size_t i = 0; i < list->count; i++) {
-        char its[64];
-        snprintf(its, sizeof its, "%s.%zu", what, i);
-        if (list->items[i]->kind == GP_YAML_SEQUENCE)
-            GP_RETURN_IF_FAILED(check_first_gpu(list->items[i], its, has, err));
-        if (list->items[i]->kind == GP_YAML_SEQUENCE || !is_first_gpu(list->items[i])) continue;
-        if (*has)
-            return gp_fail_at(err, GP_CONFIG, list->items[i]->place,
-                              "%s: cuda is cuda:0, which the list has already; write cuda:0, cuda:1", its);
-        *has = true;
-    }
-    return GP_OK;
-}
-
 static gp_status read_devices(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
                               gp_error *err) {
     room capacity = {0};
@@ -178,8 +161,7 @@ static gp_status read_devices(const gp_key *key, const gp_yaml *node, const gp_k
         GP_RETURN_IF_FAILED(append(base, &next, &capacity, err));
         GP_RETURN_IF_FAILED(append_entries(base, next.count, 1, &capacity, err));
     }
-    bool has = false;
-    return check_first_gpu(node, at->what, &has, err);
+    return GP_OK;
 }
 
 gp_status gp_config_replicate(gp_pipeline_config *pipeline, int replicas, gp_place place, gp_error *err) {
@@ -199,9 +181,8 @@ gp_status gp_config_replicate(gp_pipeline_config *pipeline, int replicas, gp_pla
 
 static void write_device(FILE *file, const gp_device_config *device, int count) {
     const char *comma = "";
-    bool cuda = strcmp(device->kind, "cuda") == 0;
     fprintf(file, "{%s", device->kind);
-    if (cuda) fprintf(file, ":%d", device->index);
+    if (device->numbered) fprintf(file, ":%d", device->index);
     fputs(": {", file);
     if (strcmp(device->kind, "cpu") == 0) {
         fprintf(file, "threads: %d", device->threads);

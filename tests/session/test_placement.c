@@ -120,6 +120,73 @@ static void test_placement(void **state) {
     }
 }
 
+/* ---- GPUs without a number --------------------------------------------------------------------------------------- */
+
+typedef struct numbering {
+    const char *what, *names; /* of each worker: c cuda, 3 cuda:3, = the entry before once more, p cpu */
+    int processes, process[MOST];
+    int local[MOST], has_local;
+    int expected[MOST];
+    const char *error; /* NULL: none */
+} numbering;
+
+static const numbering numberings[] = {
+    {"one process", "c31p", 1, {0}, {0}, 0, {0, 3, 1, 0}, NULL},
+    {"count", "c==", 1, {0}, {0}, 0, {0, 0, 0}, NULL},
+    {"two in one process",
+     "c1c",
+     1,
+     {0},
+     {0},
+     0,
+     {0},
+     "c.yaml:3:3: pipeline.devices: cuda is cuda:0, which the list has already; write cuda:0, cuda:1"},
+    {"a process each, on one machine", "cccc", 4, {0, 1, 2, 3}, {0}, 0, {0, 1, 2, 3}, NULL},
+    {"on two machines", "cccc", 4, {0, 1, 2, 3}, {0, 1, 0, 1}, 1, {0, 1, 0, 1}, NULL},
+    {"machines by turns", "c===", 4, {3, 2, 1, 0}, {0, 0, 1, 1}, 1, {1, 1, 0, 0}, NULL},
+    {"a number stands", "c5", 2, {1, 0}, {0, 1}, 1, {1, 5}, NULL},
+    {"two in one of several",
+     "ccc",
+     2,
+     {0, 1, 1},
+     {0},
+     0,
+     {0},
+     "c.yaml:3:3: pipeline.devices: cuda is one GPU of its process, and process 1 has it on worker 1 already; write "
+     "cuda:0, cuda:1"},
+};
+
+static void name_devices(const numbering *its, gp_pipeline_config *out, gp_device_config devices[MOST]) {
+    *out = (gp_pipeline_config){.devices = devices, .device_count = (int)strlen(its->names)};
+    for (int w = 0; w < out->device_count; w++) {
+        char name = its->names[w];
+        devices[w] = (gp_device_config){.kind = name == 'p' ? "cpu" : "cuda", .place = {"c.yaml", 3, w + 1}};
+        if (name == '=') devices[w].place = devices[w - 1].place;
+        devices[w].numbered = name >= '0' && name <= '9';
+        if (devices[w].numbered) devices[w].index = name - '0';
+    }
+}
+
+static void test_numbers(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof numberings / sizeof *numberings; i++) {
+        const numbering *its = &numberings[i];
+        gp_pipeline_config pipeline;
+        gp_device_config devices[MOST];
+        int index[MOST] = {0};
+        gp_error err = {0};
+        print_message("%s\n", its->what);
+        name_devices(its, &pipeline, devices);
+        gp_status status = gp_placement_number(&pipeline, its->processes, its->process,
+                                               its->has_local ? its->local : NULL, index, &err);
+        assert_string_equal(err.text, its->error ? its->error : "");
+        assert_int_equal(status, its->error ? GP_CONFIG : GP_OK);
+        for (int w = 0; w < pipeline.device_count && !its->error; w++) assert_int_equal(index[w], its->expected[w]);
+    }
+}
+
+/* ---- all sizes --------------------------------------------------------------------------------------------------- */
+
 /* Every process has a worker, and one more at most than any other. Each replica has processes of its own if it can. */
 static void expect_even(const gp_pipeline_config *pipeline, int processes) {
     int process[MOST], workers[MOST] = {0}, each = pipeline->replicas[0];
@@ -171,6 +238,7 @@ static void test_processes_that_ranks_need(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_placement),
+        cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_all_sizes),
         cmocka_unit_test(test_processes_that_ranks_need),
     };
