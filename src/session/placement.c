@@ -83,7 +83,7 @@ gp_status gp_placement_number(const gp_pipeline_config *pipeline, int processes,
         index[w] = pipeline->devices[w].index;
         if (!lacks_number(&pipeline->devices[w])) continue;
         GP_RETURN_IF_FAILED(check_first(pipeline, processes, process, w, err));
-        if (processes > 1) index[w] = local ? local[process[w]] : process[w];
+        index[w] = local ? local[process[w]] : process[w];
     }
     return GP_OK;
 }
