@@ -221,7 +221,7 @@ static gp_status open_session(run *r, gp_error *err) {
     const gp_options *options = r->options;
     const gp_session_options session_options = {.norms = options->verbosity == GP_VERBOSE && !options->plan,
                                                 .processes = r->processes,
-                                                .local = processes ? gp_processes_local_ranks(processes) : NULL,
+                                                .machines = processes ? gp_processes_machines(processes) : NULL,
                                                 .resumes = options->resume,
                                                 .step = r->resume.step,
                                                 .profiling = options->plan ? GP_PROFILING_FIND : GP_PROFILING_MEASURE,

@@ -270,13 +270,13 @@ void gp_mpi_broadcast(gp_wire *wire, int from, void *bytes, int count) {
     MPI_Bcast(bytes, count, MPI_BYTE, from, of(wire)->comm);
 }
 
-void gp_mpi_local_ranks(gp_wire *wire, int *out) {
+void gp_mpi_machines(gp_wire *wire, int *out) {
     MPI_Comm machine;
-    int own = 0;
+    int first = wire->rank;
     MPI_Comm_split_type(of(wire)->comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);
-    MPI_Comm_rank(machine, &own);
+    MPI_Bcast(&first, 1, MPI_INT, 0, machine);
     MPI_Comm_free(&machine);
-    MPI_Allgather(&own, 1, MPI_INT, out, 1, MPI_INT, of(wire)->comm);
+    MPI_Allgather(&first, 1, MPI_INT, out, 1, MPI_INT, of(wire)->comm);
 }
 
 gp_status gp_mpi_start(gp_wire *wire, gp_error *err) {
@@ -331,7 +331,7 @@ void gp_mpi_broadcast(gp_wire *wire, int from, void *bytes, int count) {
     (void)count;
 }
 
-void gp_mpi_local_ranks(gp_wire *wire, int *out) {
+void gp_mpi_machines(gp_wire *wire, int *out) {
     (void)wire;
     *out = 0;
 }

@@ -19,8 +19,8 @@ const char *gp_mpi_library(void);
 GP_MUST_USE gp_status gp_mpi_open(gp_wire_failed failed, void *context, gp_wire **out, gp_error *err);
 /* What `from` has at `bytes` gets to all processes: before the carrier starts. Collective. */
 void gp_mpi_broadcast(gp_wire *wire, int from, void *bytes, int count);
-/* out[process]: its number among those of its machine. Before the carrier starts. Collective. */
-void gp_mpi_local_ranks(gp_wire *wire, int *out);
+/* out[process]: the first process on its machine. Before the carrier starts. Collective. */
+void gp_mpi_machines(gp_wire *wire, int *out);
 /* Starts the carrier. */
 GP_MUST_USE gp_status gp_mpi_start(gp_wire *wire, gp_error *err);
 /* Joins the carrier. `finish`: all processes do so now, and MPI ends too, if no message is under way; else MPI is left

@@ -7,7 +7,7 @@
 
 struct gp_processes {
     gp_wire *wire;
-    int *local; /* [process] */
+    int *machines; /* [process] */
     gp_guard *guard;
     bool begun;
 };
@@ -46,8 +46,8 @@ static void fail(void *context, const gp_error *cause) {
 static gp_status meet(gp_processes *its, gp_error *err) {
     gp_guard_door door = {0};
     int socket = -1;
-    GP_RETURN_IF_FAILED(GP_NEW(&its->local, its->wire->processes, err));
-    gp_mpi_local_ranks(its->wire, its->local);
+    GP_RETURN_IF_FAILED(GP_NEW(&its->machines, its->wire->processes, err));
+    gp_mpi_machines(its->wire, its->machines);
     gp_status status = its->wire->rank == 0 ? gp_guard_listen(&door, &socket, err) : GP_OK;
     gp_mpi_broadcast(its->wire, 0, &door, (int)sizeof door);
     if (status == GP_OK && door.port == 0) return gp_fail(err, GP_IO, "process 0 cannot listen");
@@ -72,7 +72,7 @@ gp_status gp_processes_open(gp_processes **out, gp_error *err) {
     if (status != GP_OK) {
         gp_guard_stop(&its->guard);
         if (its->wire) gp_mpi_close(&its->wire, false);
-        free(its->local);
+        free(its->machines);
         free(its);
     } else {
         *out = its;
@@ -96,7 +96,7 @@ bool gp_processes_close(gp_processes **processes, gp_status *status, gp_error *e
     bool well = *status == GP_OK || *status == GP_INTERRUPTED; /* all messages have arrived */
     gp_mpi_close(&its->wire, !lost && (well || !its->begun));
     gp_guard_stop(&its->guard);
-    free(its->local);
+    free(its->machines);
     free(its);
     *processes = NULL;
     return speaks;
@@ -106,8 +106,8 @@ void gp_processes_begin_run(gp_processes *processes) {
     processes->begun = true;
 }
 
-const int *gp_processes_local_ranks(const gp_processes *processes) {
-    return processes->local;
+const int *gp_processes_machines(const gp_processes *processes) {
+    return processes->machines;
 }
 
 gp_wire *gp_processes_wire(gp_processes *processes) {

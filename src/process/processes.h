@@ -24,8 +24,8 @@ void gp_processes_begin_run(gp_processes *processes);
 bool gp_processes_close(gp_processes **processes, gp_status *status, gp_error *err);
 
 gp_wire *gp_processes_wire(gp_processes *processes);
-/* [process]: its number among those of its machine. Borrowed. */
-const int *gp_processes_local_ranks(const gp_processes *processes);
+/* [process]: the first process on its machine. Borrowed. */
+const int *gp_processes_machines(const gp_processes *processes);
 /* "Open MPI 4.1.4" */
 const char *gp_processes_library(void);
 bool gp_processes_are_built(void);

@@ -56,6 +56,18 @@ static void plan_devices(const gp_plan *plan, gp_host_memory *out) {
     }
 }
 
+/* Of the run's other processes on this machine: their largest part, and known here. */
+static size_t neighbour_bytes(const gp_session *session) {
+    const gp_plan *plan = session->plan;
+    const int *machines = session->options.machines;
+    size_t bytes = 0;
+    for (int w = 0; w < plan->workers && machines; w++)
+        if (gp_plan_worker_is_far(plan, w) && plan->devices[w].kind->on_host &&
+            machines[plan->process[w]] == machines[plan->rank])
+            bytes = gp_size_plus(bytes, plan->arena[w]);
+    return bytes;
+}
+
 static void plan_loader(const gp_session *session, const gp_dataset *data, const gp_loader_options *options,
                         gp_host_kind kind, gp_loader_memory *loader, gp_host_memory *out) {
     gp_loader_memory_plan(data, &session->spec, options, loader);
@@ -207,6 +219,7 @@ gp_status gp_host_memory_plan(const gp_session *session, const gp_trace_options 
     plan_records(session, trace, out);
     plan_threads(session, out);
     for (int k = 0; k < GP_HOST_KINDS; k++) out->planned = gp_size_plus(out->planned, out->bytes[k]);
+    out->neighbours = neighbour_bytes(session);
     return GP_OK;
 }
 
@@ -228,8 +241,13 @@ static size_t kind_to_come(const gp_host_memory *host, gp_memory_limit limit, in
     return host->bytes[kind];
 }
 
+/* Each process has an address space of its own. */
+static size_t neighbours_to_come(const gp_host_memory *host, gp_memory_limit limit) {
+    return limit == GP_LIMIT_ADDRESS_SPACE ? 0 : host->neighbours;
+}
+
 static size_t to_come(const gp_host_memory *host, gp_memory_limit limit) {
-    size_t bytes = 0;
+    size_t bytes = neighbours_to_come(host, limit);
     for (int k = 0; k < GP_HOST_KINDS; k++) bytes = gp_size_plus(bytes, kind_to_come(host, limit, k));
     return bytes;
 }
@@ -299,12 +317,15 @@ static gp_memory_limit exceeded(const gp_host_memory *host, const gp_machine_mem
 }
 
 gp_status gp_host_memory_check(const gp_host_memory *host, const gp_machine_memory *machine, gp_error *err) {
-    char needed[32], all[32], left[32], names[256] = "";
+    char needed[32], all[32], left[32], theirs[32], names[256] = "", neighbours[96] = "";
     gp_memory_limit limit = exceeded(host, machine);
     if (limit == GP_MEMORY_LIMITS) return GP_OK;
     size_t left_bytes = gp_machine_memory_left(machine, limit), missing = to_come(host, limit) - left_bytes;
     int kind = advised(host, limit, missing, name_largest(host, limit, names, sizeof names));
-    return gp_fail(err, GP_MEMORY, "the run needs %s more memory (%s), but %s, %s in all, has %s left; %s",
-                   gp_bytes_text(needed, to_come(host, limit)), names, gp_memory_limit_name(limit),
+    if (neighbours_to_come(host, limit) > 0)
+        snprintf(neighbours, sizeof neighbours, "; its other processes on this machine: %s",
+                 gp_bytes_text(theirs, neighbours_to_come(host, limit)));
+    return gp_fail(err, GP_MEMORY, "the run needs %s more memory (%s%s), but %s, %s in all, has %s left; %s",
+                   gp_bytes_text(needed, to_come(host, limit)), names, neighbours, gp_memory_limit_name(limit),
                    gp_bytes_text(all, machine->limit[limit]), gp_bytes_text(left, left_bytes), advice_for(kind));
 }

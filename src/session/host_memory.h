@@ -54,6 +54,7 @@ typedef struct gp_host_memory {
     size_t program;                        /* of the program and its libraries without a run; 0: not measured */
     size_t stacks;                         /* of address space that the threads to come take */
     int threads;                           /* to come */
+    size_t neighbours;                     /* arenas of the run's other processes on this machine; not planned here */
     gp_loader_memory training, evaluation; /* slots 0: none */
 } gp_host_memory;
 

@@ -77,13 +77,19 @@ static gp_status check_first(const gp_pipeline_config *pipeline, int processes, 
     return GP_OK;
 }
 
-gp_status gp_placement_number(const gp_pipeline_config *pipeline, int processes, const int *process, const int *local,
-                              int *index, gp_error *err) {
+static int number_on_machine(const int *machines, int process) {
+    int before = 0;
+    for (int p = 0; p < process; p++) before += !machines || machines[p] == machines[process];
+    return before;
+}
+
+gp_status gp_placement_number(const gp_pipeline_config *pipeline, int processes, const int *process,
+                              const int *machines, int *index, gp_error *err) {
     for (int w = 0; w < pipeline->device_count; w++) {
         index[w] = pipeline->devices[w].index;
         if (!lacks_number(&pipeline->devices[w])) continue;
         GP_RETURN_IF_FAILED(check_first(pipeline, processes, process, w, err));
-        index[w] = local ? local[process[w]] : process[w];
+        index[w] = number_on_machine(machines, process[w]);
     }
     return GP_OK;
 }

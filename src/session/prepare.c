@@ -111,8 +111,8 @@ static gp_status number_devices(gp_session *session, gp_error *err) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     int *index = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&index, pipeline->device_count, err));
-    gp_status status =
-        gp_placement_number(pipeline, session->options.processes, session->process, session->options.local, index, err);
+    gp_status status = gp_placement_number(pipeline, session->options.processes, session->process,
+                                           session->options.machines, index, err);
     for (int d = 0; d < pipeline->device_count && status == GP_OK; d++) session->devices[d].index = index[d];
     free(index);
     return status;

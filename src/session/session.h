@@ -33,7 +33,7 @@ typedef struct gp_session_options {
      * its data.eval needs no targets. Borrowed for the call. */
     const char *weights;
     int processes, rank; /* of a run with several; 0: this process alone, or what the ranks of the devices need */
-    const int *local;    /* gp_processes_local_ranks; NULL: all on one machine. Borrowed while the session is open */
+    const int *machines; /* gp_processes_machines; NULL: not known. Borrowed while the session is open */
     /* Not NULL: this process follows another one, which knows how many samples of training and evaluation data there
      * are. It opens the data only if its stages need them. Borrowed while the session is open. */
     const int64_t *data_samples;

@@ -102,7 +102,7 @@ static gp_status open_session(follower *f, gp_error *err) {
     gp_config *config = NULL;
     const gp_session_options options = {.processes = wire->processes,
                                         .rank = wire->rank,
-                                        .local = gp_processes_local_ranks(f->processes),
+                                        .machines = gp_processes_machines(f->processes),
                                         .data_samples = f->opening.samples,
                                         .norms = f->opening.norms,
                                         .resumes = true, /* weights come from process 0 */

@@ -133,6 +133,33 @@ static void a_process_reserves_for_what_it_loads(void **state) {
     }
 }
 
+/* Three processes; the arenas of those on the same machine count. */
+static void neighbours_are_those_on_the_machine(void **state) {
+    (void)state;
+    static const struct {
+        int machines[3], rank;
+        bool counts[3]; /* worker's */
+    } cases[] = {
+        {{0, 0, 0}, 0, {false, true, true}},   {{0, 0, 0}, 1, {true, false, true}},
+        {{0, 1, 0}, 0, {false, false, true}},  {{0, 1, 1}, 2, {false, true, false}},
+        {{0, 1, 2}, 1, {false, false, false}},
+    };
+    const int64_t samples[] = {50, 14};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const gp_session_options options = {
+            .processes = 3, .rank = cases[i].rank, .machines = cases[i].machines, .data_samples = samples};
+        gp_session *session =
+            open_with(&options, FIXTURE_CHANGES("pipeline.devices=[cpu, cpu, cpu]", "pipeline.balance=[3, 2, 3]"));
+        size_t expected = 0;
+        for (int w = 0; w < 3; w++) expected += cases[i].counts[w] ? session->plan->arena[w] : 0;
+        assert_int_equal(session->host.neighbours, expected);
+        gp_session_close(&session);
+    }
+    gp_session *session = open_with(&(gp_session_options){.processes = 2}, NULL);
+    assert_int_equal(session->host.neighbours, 0); /* who is where is not known */
+    gp_session_close(&session);
+}
+
 /* Steps 3 to 6 train, and one evaluation follows step 4: what is recorded is room for all of them. */
 static void a_timeline_is_planned(void **state) {
     (void)state;
@@ -246,6 +273,25 @@ static void what_is_refused_says_by_which_limit(void **state) {
            "has 104.0 MiB left; leave out train.save_every and changes");
 }
 
+/* They take memory of the machine and of its control group, and no address space of this process. */
+static void other_processes_take_memory_too(void **state) {
+    (void)state;
+    gp_host_memory host = sample_host();
+    gp_machine_memory machine = machine_of(132 * MIB, SIZE_MAX, 305 * MIB);
+    gp_error err = {0};
+    host.neighbours = 8 * MIB;
+    assert_int_equal(gp_host_memory_check(&host, &machine, &err), GP_OK);
+    machine.limit[GP_LIMIT_PHYSICAL]--;
+    assert_int_equal(gp_host_memory_check(&host, &machine, &err), GP_MEMORY);
+    assert_string_equal(err.text,
+                        "the run needs 82.0 MiB more memory (data, training: 60.0 MiB; arenas of CPU workers: "
+                        "10.0 MiB; copy of the run's state: 3.00 MiB; its other processes on this machine: "
+                        "8.00 MiB), but the machine's memory, 132.0 MiB in all, has 82.0 MiB left; leave out "
+                        "train.save_every and changes");
+    machine = machine_of(SIZE_MAX, 132 * MIB - 1, SIZE_MAX);
+    assert_int_equal(gp_host_memory_check(&host, &machine, &err), GP_MEMORY);
+}
+
 static void expect_advice(gp_host_kind largest, const char *advice) {
     gp_host_memory host = sample_host();
     gp_error err = {0};
@@ -341,10 +387,12 @@ int main(void) {
         cmocka_unit_test(what_a_run_lacks_takes_nothing),
         cmocka_unit_test(each_loader_has_the_size_of_its_data),
         cmocka_unit_test(a_process_reserves_for_what_it_loads),
+        cmocka_unit_test(neighbours_are_those_on_the_machine),
         cmocka_unit_test(a_timeline_is_planned),
         cmocka_unit_test(a_prediction_holds_a_mini_batch),
         cmocka_unit_test(a_change_before_the_process_takes_no_copy),
         cmocka_unit_test(what_is_refused_says_by_which_limit),
+        cmocka_unit_test(other_processes_take_memory_too),
         cmocka_unit_test(the_advice_is_for_the_largest_kind),
         cmocka_unit_test(no_size_is_too_large),
         cmocka_unit_test(a_peak_that_is_not_known_is_none),

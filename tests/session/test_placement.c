@@ -125,7 +125,7 @@ static void test_placement(void **state) {
 typedef struct numbering {
     const char *what, *names; /* of each worker: c cuda, 3 cuda:3, = the entry before once more, p cpu */
     int processes, process[MOST];
-    int local[MOST], has_local;
+    int machines[MOST], known;
     int expected[MOST];
     const char *error; /* NULL: none */
 } numbering;
@@ -142,9 +142,9 @@ static const numbering numberings[] = {
      {0},
      "c.yaml:3:3: pipeline.devices: cuda is cuda:0, which the list has already; write cuda:0, cuda:1"},
     {"a process each, on one machine", "cccc", 4, {0, 1, 2, 3}, {0}, 0, {0, 1, 2, 3}, NULL},
-    {"on two machines", "cccc", 4, {0, 1, 2, 3}, {0, 1, 0, 1}, 1, {0, 1, 0, 1}, NULL},
-    {"machines by turns", "c===", 4, {3, 2, 1, 0}, {0, 0, 1, 1}, 1, {1, 1, 0, 0}, NULL},
-    {"a number stands", "c5", 2, {1, 0}, {0, 1}, 1, {1, 5}, NULL},
+    {"on two machines", "cccc", 4, {0, 1, 2, 3}, {0, 0, 2, 2}, 1, {0, 1, 0, 1}, NULL},
+    {"machines by turns", "c===", 4, {3, 2, 1, 0}, {0, 1, 0, 1}, 1, {1, 1, 0, 0}, NULL},
+    {"a number stands", "c5", 2, {1, 0}, {0, 0}, 1, {1, 5}, NULL},
     {"two in one of several",
      "ccc",
      2,
@@ -178,7 +178,7 @@ static void test_numbers(void **state) {
         print_message("%s\n", its->what);
         name_devices(its, &pipeline, devices);
         gp_status status = gp_placement_number(&pipeline, its->processes, its->process,
-                                               its->has_local ? its->local : NULL, index, &err);
+                                               its->known ? its->machines : NULL, index, &err);
         assert_string_equal(err.text, its->error ? its->error : "");
         assert_int_equal(status, its->error ? GP_CONFIG : GP_OK);
         for (int w = 0; w < pipeline.device_count && !its->error; w++) assert_int_equal(index[w], its->expected[w]);
