@@ -15,8 +15,8 @@ int gp_placement_processes(const gp_pipeline_config *pipeline);
  * workers. */
 GP_MUST_USE gp_status gp_placement_find(const gp_pipeline_config *pipeline, int processes, int *process, gp_error *err);
 /* index[worker] of its device. A GPU without a number is cuda:0; in a run of several processes, the one with its
- * process's number among those of its machine. machines[process]: the first process on its machine; NULL: all are on one.
- * GP_CONFIG with a place: a process has two such entries. */
+ * process's number among those of its machine. machines[process]: the first process on its machine; NULL: all are on
+ * one. GP_CONFIG with a place: a process has two such entries. */
 GP_MUST_USE gp_status gp_placement_number(const gp_pipeline_config *pipeline, int processes, const int *process,
                                           const int *machines, int *index, gp_error *err);
 
