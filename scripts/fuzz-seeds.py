@@ -199,7 +199,8 @@ def make_calls(folder):
     follows = {"step": call(0), "small": call(0, mini=1), "evaluation": call(0, mini=2), "diagnose": call(1),
                "records": call(0, flags=3), "aligns": call(0, flags=7) + clock, "read": call(2, count=3) + entries,
                "write": call(3, count=3) + entries, "squares": call(4), "refresh": call(5), "ask": call(6, step=0),
-               "asks": call(6, step=3, index=9), "end": call(7), "next": call(8), "epoch": call(0, epoch=9)}
+               "asks": call(6, step=3, index=9), "end": call(7), "next": call(8), "epoch": call(0, epoch=9),
+               "count": call(9), "counts": call(9, mini=1) + call(9, epoch=9)}
     for name, its in follows.items():
         write(folder / "seeds", "follow-" + name, b"\1" + its + call(0) + its + call(7))
     for param in range(3, 16):
@@ -210,8 +211,8 @@ def make_calls(folder):
         its = struct.pack("<8iqq", 1, 0, 0, 1, node, role, index, 1, 3, 64)
         write(folder / "seeds", f"lead-finding-{node}-{role}-{index}", b"\0" + b"\1".ljust(12, b"\0") + scalars + its)
     answer = struct.pack("<i2048s", 4, b"a file \x1b[m")
-    for name, calls, its in (("ask", b"\4", answer), ("asks", b"\4\4", bytes(2052) + answer), ("diagnose", b"\1", scalars + finding),
-                             ("step", b"\3\3", 2 * scalars), ("spans", b"\2\2", clock + scalars + bytes(range(200)) + scalars)):
+    for name, calls, its in (("ask", b"\5", answer), ("asks", b"\5\5", bytes(2052) + answer), ("diagnose", b"\1", scalars + finding),
+                             ("step", b"\4\4", 2 * scalars), ("count", b"\3\4", struct.pack("<q", 3) + scalars), ("spans", b"\2\2", clock + scalars + bytes(range(200)) + scalars)):
         write(folder / "seeds", "lead-" + name, b"\0" + calls.ljust(12, b"\0") + its)
     write_dictionary(folder, set())
 

@@ -57,17 +57,27 @@ static gp_status judge(const gp_lookout *its, int worker, int mini, const gp_ins
     char text[GP_INSTR_TEXT], limit[96];
     if (seconds <= (longer ? GP_LOOKOUT_TIMES * expected : its->timeout)) return GP_OK;
     if (longer)
-        snprintf(limit, sizeof limit, "more than %d times as long as expected (%.3g s)", GP_LOOKOUT_TIMES, expected);
+        snprintf(limit, sizeof limit, "more than %d times as long as predicted (%.3g s)", GP_LOOKOUT_TIMES, expected);
     else
         snprintf(limit, sizeof limit, "longer than pipeline.timeout (%g s)", its->timeout);
     return gp_fail(err, GP_LOST, "process %d: worker %d (%s) has computed %s for %.1f s, %s", plan->rank, worker,
                    plan->devices[worker].kind->name, gp_instr_text(text, instr), seconds, limit);
 }
 
+/* A call that gives a GPU work can wait for what its queue waits for: memory to send from, room in the queue. */
+static bool queue_computes(const gp_lookout *its, int worker) {
+    const gp_worker *of = &its->run->workers[worker];
+    const gp_device_kind *kind = gp_worker_kind(of);
+    if (!kind->stream_noted) return true;
+    const gp_instr *instr = gp_places_instr(its->run->plan, its->workers[worker].host.mini, worker,
+                                            kind->stream_noted(of->queue[GP_QUEUE_COMPUTE]));
+    return instr && gp_instr_computes(instr);
+}
+
 static gp_status look_at_thread(gp_lookout *its, int worker, gp_error *err) {
     gp_pulse_seen *seen = &its->workers[worker].host;
     double seconds = gp_pulse_look(seen, &its->run->workers[worker].pulse, its->now);
-    if (seconds <= its->timeout) return GP_OK;
+    if (seconds <= its->timeout || !queue_computes(its, worker)) return GP_OK;
     const gp_program *program = &its->run->plan->minis[seen->mini].programs->worker[worker];
     return judge(its, worker, seen->mini, &program->instrs[seen->pc], seconds, err);
 }

@@ -1,7 +1,7 @@
 /* The lookout: it finds a worker that hangs, so that a run of several processes ends instead of waiting for ever.
  *
  * A worker hangs if it has computed one instruction for longer than the timeout, and longer than 20 times what was
- * expected. Somebody calls gp_lookout_look a few times a second: the guard's thread (process/guard.h). Only this
+ * expected. The guard's thread (process/guard.h) calls gp_lookout_look a few times a second. Only this
  * process's workers are looked at; each process looks at its own. A worker is not to blame for what it waits for, and
  * time for which the whole process was stopped does not count.
  *

@@ -1,7 +1,7 @@
 /* The pulse of a worker: it says what it computes, so that another thread can notice when it never ends.
  *
  * The worker counts a beat when it begins to compute and one when it ends, so that an odd count says that it computes.
- * It reads no clock. Who looks at it now and then keeps the time: as long as the count stays the same, the worker is at
+ * It reads no clock. The lookout keeps the time: as long as the count stays the same, the worker is at
  * the same work. Waiting for other workers, messages or data is not computing. */
 #ifndef GP_PIPELINE_PULSE_H
 #define GP_PIPELINE_PULSE_H
@@ -40,7 +40,7 @@ static inline void gp_pulse_resume(gp_pulse *pulse) {
     gp_pulse_beat(pulse, true);
 }
 
-/* What the one who looks remembers of a worker. Zero at first. */
+/* What the lookout remembers of a worker. Zero at first. */
 typedef struct gp_pulse_seen {
     uint64_t beats;
     double since; /* it was first seen at this work */

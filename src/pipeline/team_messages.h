@@ -9,16 +9,16 @@
 #include "plan/plan.h"
 
 typedef enum gp_call_kind {
-    GP_CALL_COUNT, /* gp_run_count */
     GP_CALL_STEP,
     GP_CALL_DIAGNOSE,
     GP_CALL_READ,
     GP_CALL_WRITE,
     GP_CALL_SQUARES,
     GP_CALL_REFRESH,
-    GP_CALL_ASK,  /* gp_run_ask */
-    GP_CALL_END,  /* the run is over */
-    GP_CALL_NEXT, /* it goes on with the next configuration */
+    GP_CALL_ASK,   /* gp_run_ask */
+    GP_CALL_END,   /* the run is over */
+    GP_CALL_NEXT,  /* it goes on with the next configuration */
+    GP_CALL_COUNT, /* gp_run_count */
     GP_CALLS
 } gp_call_kind;
 

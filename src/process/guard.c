@@ -15,6 +15,7 @@
 
 enum {
     BEATS = 4,               /* signs of life in a second */
+    LOOKS = 10,              /* at the own workers, in a second */
     GRACE_SECONDS = 10,      /* for a process that was told to end, at first */
     LOSS_MILLISECONDS = 300, /* by which a lost process is noticed after another one failed because of it */
 };
@@ -96,7 +97,7 @@ static void hear(gp_guard *guard, gp_guard_peer *from) {
     if (take_messages(guard, from)) return;
     shutdown(from->socket, SHUT_RDWR);
     input->filled = 0;
-    lose(guard, from, "has sent what is no message of this program");
+    lose(guard, from, "has sent bytes that are no message of this program");
 }
 
 static void look_for_silence(gp_guard *guard, double now, double asleep) {
@@ -112,12 +113,15 @@ static void look_for_silence(gp_guard *guard, double now, double asleep) {
     }
 }
 
-static void look_here(gp_guard *guard, double awake) {
+/* *awake: since the last look. */
+static void look_here(gp_guard *guard, double *awake) {
     gp_error cause = {0};
+    if (LOOKS * *awake < 1) return;
     pthread_mutex_lock(&guard->lock);
-    if (guard->look && guard->look(guard->context, awake, &cause) != GP_OK)
+    if (guard->look && guard->look(guard->context, *awake, &cause) != GP_OK)
         note_cause(guard, cause.status, cause.text, guard->rank, false);
     pthread_mutex_unlock(&guard->lock);
+    *awake = 0;
 }
 
 /* Process 0 waits a moment with a failure of messages: a lost process may be its cause. */
@@ -174,12 +178,13 @@ static bool is_over(gp_guard *guard) {
 static void *work(void *argument) {
     gp_guard *guard = argument;
     struct pollfd *at = calloc((size_t)guard->count + 1, sizeof *at);
-    double beaten = 0, before = gp_now();
+    double beaten = 0, before = gp_now(), awake = 0;
     while (at && !is_over(guard)) {
         sleep_until_something(guard, at);
         double now = gp_now(), asleep = now - before > 1 ? now - before : 0;
-        look_here(guard, now - before - asleep);
+        awake += now - before - asleep;
         before = now;
+        look_here(guard, &awake);
         if (atomic_exchange(&guard->asks, false) && guard->rank > 0)
             gp_guard_tell(&guard->peers[0], GP_GUARD_STOP, GP_OK, guard->rank, NULL, 0);
         if (BEATS * (now - beaten) >= 1) {

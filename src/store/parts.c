@@ -1,11 +1,14 @@
 #include "store/parts.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,6 +18,8 @@
 #include "pipeline/follow.h"
 
 enum { PASSES = 2, /* over all tensors: for the checksum, and for the file */ SIGHTS = 50, SIGHT_PAUSE = 100000000 };
+
+#define GP_TOKEN_NAME ".visible-" /* and 16 digits */
 
 static gp_path part_path(const char *folder, int64_t step, int rank, int processes) {
     const gp_path parent = gp_snapshot_folder(folder, step);
@@ -179,34 +184,46 @@ gp_status gp_parts_end(const gp_plan *plan, const char *folder, int64_t step, gp
 
 /* ---- the run folder ---------------------------------------------------------------------------------------------- */
 
-static bool has_text(const char *path, const char *text) {
-    size_t length = strlen(text), got = 0;
-    FILE *file = fopen(path, "re");
-    char *found = file ? malloc(length + 1) : NULL;
-    if (found) got = fread(found, 1, length + 1, file);
-    bool same = found && got == length && memcmp(found, text, length) == 0;
-    free(found);
-    if (file) fclose(file);
-    return same;
+static gp_path token_path(const char *folder, int64_t token) {
+    char name[sizeof GP_TOKEN_NAME + 16];
+    snprintf(name, sizeof name, GP_TOKEN_NAME "%016" PRIx64, (uint64_t)token);
+    return gp_folder_file(folder, name);
 }
 
-static int64_t time_of(const char *path) {
-    struct stat about;
-    if (stat(path, &about) != 0) return -1;
-    return (int64_t)about.st_mtim.tv_sec * 1000000000 + about.st_mtim.tv_nsec;
+gp_status gp_parts_show_folder(const char *folder, int64_t *token, gp_error *err) {
+    if (getrandom(token, sizeof *token, 0) != (ssize_t)sizeof *token)
+        return gp_fail(err, GP_IO, "there are no random numbers: %s", strerror(errno));
+    const gp_path path = token_path(folder, *token);
+    int file = open(path.text, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (file < 0) return gp_fail(err, GP_IO, "%s: cannot be made: %s", path.text, strerror(errno));
+    close(file);
+    return GP_OK;
 }
 
-int64_t gp_parts_token(const char *folder) {
-    return time_of(gp_folder_file(folder, "config.yaml").text);
+void gp_parts_hide_folder(const char *folder, int64_t token) {
+    unlink(token_path(folder, token).text);
 }
 
 /* A network file system may show a new file some seconds late. */
-gp_status gp_parts_check_folder(const char *folder, const char *config, int64_t token, gp_error *err) {
-    const gp_path path = gp_folder_file(folder, "config.yaml");
+gp_status gp_parts_check_folder(const char *folder, int64_t token, gp_error *err) {
+    const gp_path path = token_path(folder, token);
     const struct timespec pause = {0, SIGHT_PAUSE};
     for (int i = 0; i < SIGHTS; i++) {
-        if (time_of(path.text) == token && has_text(path.text, config)) return GP_OK;
+        if (access(path.text, F_OK) == 0) return GP_OK;
         nanosleep(&pause, NULL);
     }
     return gp_fail(err, GP_IO, "does not see the run folder %s of process 0", folder);
+}
+
+/* Of runs that were killed while they asked. */
+void gp_parts_remove_tokens(const char *folder) {
+    DIR *entries = opendir(folder);
+    const struct dirent *entry;
+    while (entries && (entry = readdir(entries)) != NULL) {
+        const char *number = entry->d_name + strlen(GP_TOKEN_NAME);
+        if (strncmp(entry->d_name, GP_TOKEN_NAME, strlen(GP_TOKEN_NAME)) == 0 && strlen(number) == 16 &&
+            strspn(number, "0123456789abcdef") == 16)
+            unlinkat(dirfd(entries), entry->d_name, 0);
+    }
+    if (entries) closedir(entries);
 }

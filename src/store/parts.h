@@ -22,10 +22,12 @@ GP_MUST_USE gp_status gp_part_write(gp_run *run, const gp_plan *plan, const char
 GP_MUST_USE gp_status gp_parts_begin(const char *folder, int64_t step, gp_error *err);
 /* Process 0, when all parts are there: the index. */
 GP_MUST_USE gp_status gp_parts_end(const gp_plan *plan, const char *folder, int64_t step, gp_error *err);
-/* What tells the run folder from another one with the same configuration: when its config.yaml was written, which every
- * run does at its start. Nanoseconds. */
-int64_t gp_parts_token(const char *folder);
-/* Whether this process sees the run folder that process 0 writes to: its config.yaml has this text, and the token. */
-GP_MUST_USE gp_status gp_parts_check_folder(const char *folder, const char *config, int64_t token, gp_error *err);
+/* Process 0: puts a file with a random name into the run folder, by which the others know it; and removes it. GP_IO. */
+GP_MUST_USE gp_status gp_parts_show_folder(const char *folder, int64_t *token, gp_error *err);
+void gp_parts_hide_folder(const char *folder, int64_t token);
+/* Whether this process sees the run folder that process 0 writes to. GP_IO. */
+GP_MUST_USE gp_status gp_parts_check_folder(const char *folder, int64_t token, gp_error *err);
+/* Files of gp_parts_show_folder that a killed run has left. */
+void gp_parts_remove_tokens(const char *folder);
 
 #endif

@@ -80,7 +80,7 @@ static gp_status answer(void *context, int question, int64_t number, gp_error *e
     follower *f = context;
     bool ran;
     switch (question) {
-    case GP_ASK_SEES: return gp_parts_check_folder(f->opening.folder.text, f->opening.text, number, err);
+    case GP_ASK_SEES: return gp_parts_check_folder(f->opening.folder.text, number, err);
     case GP_ASK_SAVE: {
         gp_status status =
             gp_part_write(f->run, f->session->plan, f->opening.folder.text, number, NULL, NULL, &ran, err);
@@ -190,7 +190,7 @@ gp_status gp_follow(gp_processes *processes, gp_error *err) {
     if (status == GP_OK) status = follow(&f, err);
     if (status != GP_OK && !f.refuses)
         status = gp_error_context(err, "process %d: ", gp_processes_wire(processes)->rank);
-    if (status != GP_OK) gp_processes_fail(processes, err); /* its workers may hang */
+    if (status != GP_OK) gp_processes_fail(processes, err); /* before closing, which takes time */
     close_run(&f);
     gp_session_close(&f.session);
     gp_opening_fini(&f.opening);

@@ -25,6 +25,7 @@ static gp_status look(void *context, double awake, gp_error *err) {
 
 gp_status gp_train_lookout_begin(gp_train_lookout *its, gp_run *run, double timeout, gp_error *err) {
     if (!its->processes) return GP_OK;
+    gp_processes_set_timeout(its->processes, timeout);
     gp_run_note(run, true);
     GP_RETURN_IF_FAILED(gp_lookout_create(run, timeout, its->expected, &its->lookout, err));
     gp_processes_set_look(its->processes, look, its->lookout);

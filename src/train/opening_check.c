@@ -28,7 +28,7 @@ gp_status gp_opening_check(gp_opening_head *head, gp_error *err) {
     bool good = head->bytes <= GP_YAML_MAX_BYTES && head->phase >= 0 && head->step >= 0 && head->step <= UINT32_MAX &&
                 head->timeout >= 1 && head->timeout <= GP_MAX_TIMEOUT; /* false for a NaN */
     for (int i = 0; i < 2; i++) good = good && head->samples[i] >= 0 && head->samples[i] <= most_samples;
-    if (!good) return gp_fail(err, GP_INTERNAL, "process 0 sent an opening that is none");
+    if (!good) return gp_fail(err, GP_INTERNAL, "process 0 sent an opening with impossible values");
     head->folder.text[sizeof head->folder.text - 1] = '\0';
     head->libraries[sizeof head->libraries - 1] = '\0';
     return GP_OK;
@@ -54,7 +54,7 @@ void gp_opening_fini(gp_opening *opening) {
 gp_status gp_phase_check_layers(const gp_phase *phase, gp_error *err) {
     bool good = phase->count >= 1 && phase->count <= GP_MAX_STAGES;
     for (int s = 0; good && s < phase->count; s++) good = phase->layers[s] >= 1 && phase->layers[s] <= INT32_MAX;
-    return good ? GP_OK : gp_fail(err, GP_INTERNAL, "process 0 sent a balance that is none");
+    return good ? GP_OK : gp_fail(err, GP_INTERNAL, "process 0 sent a balance with impossible numbers");
 }
 
 gp_status gp_phase_apply(const gp_phase *phase, gp_config *config, gp_error *err) {

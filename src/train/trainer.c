@@ -60,7 +60,7 @@ gp_status gp_train(gp_session *session, const gp_train_options *options, gp_erro
     gp_first_step_end(&t.progress.watch);
     status = gp_trainer_finish(&t, status, err);
     if (status != GP_OK && options->processes && t.run && gp_cancelled(gp_run_cancel(t.run)))
-        gp_processes_fail(options->processes, err); /* its workers may hang */
+        gp_processes_fail(options->processes, err); /* before closing, which takes time */
     gp_loader_destroy(&t.training);
     gp_loader_destroy(&t.evaluation);
     gp_saver_destroy(&t.saver);

@@ -29,8 +29,11 @@ static gp_status save_model(gp_trainer *t, gp_error *err) {
     return status;
 }
 
-/* The snapshot of the end was not written; `status` is the run's so far. An interrupted run is not saved without it. */
+/* The snapshot of the end was not written; `status` is the run's so far. An interrupted run is not saved without it. A
+ * run that was ended meanwhile has failed, and says so. */
 static gp_status say_unsaved(gp_trainer *t, gp_status status, const gp_error *cause, gp_error *err) {
+    if (gp_cancelled(gp_run_cancel(t->run)))
+        return status == GP_OK ? gp_cancel_cause(gp_run_cancel(t->run), err) : status;
     if (status == GP_OK && t->interrupted)
         return gp_fail(err, cause->status, "interrupted after step %" PRId64 ", and no snapshot was written: %s",
                        t->reached.step, cause->text);

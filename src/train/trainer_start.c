@@ -124,6 +124,7 @@ static void remove_stale(const gp_trainer *t) {
     gp_file_remove_stale(t->options->folder, gp_folder_is_own_file, &use);
     gp_file_remove_stale(gp_folder_file(t->options->folder, "snapshots").text, gp_snapshot_is_name, &use);
     gp_snapshot_remove_incomplete(t->options->folder);
+    gp_parts_remove_tokens(t->options->folder);
 }
 
 static bool saves_by_time(const gp_every *every) {
@@ -288,9 +289,13 @@ gp_status gp_trainer_open(gp_trainer *t, gp_error *err) {
 /* Where other processes do not see the run folder, process 0 writes the snapshots alone. */
 static gp_status ask_for_folder(gp_trainer *t, gp_error *err) {
     gp_error failure = {0};
+    int64_t token;
     if (!t->options->processes) return GP_OK;
-    GP_RETURN_IF_FAILED(gp_run_ask(t->run, GP_ASK_SEES, gp_parts_token(t->options->folder), err));
-    GP_RETURN_IF_FAILED(gp_run_answers(t->run, &failure, err));
+    GP_RETURN_IF_FAILED(gp_parts_show_folder(t->options->folder, &token, err));
+    gp_status status = gp_run_ask(t->run, GP_ASK_SEES, token, err);
+    if (status == GP_OK) status = gp_run_answers(t->run, &failure, err);
+    gp_parts_hide_folder(t->options->folder, token);
+    GP_RETURN_IF_FAILED(status);
     t->shared = failure.status == GP_OK;
     gp_saver_share(t->saver, t->shared);
     if (!t->shared)

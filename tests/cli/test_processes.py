@@ -542,6 +542,21 @@ class Faults(Launched):
         print("%d disturbed: %s" % (sum(counts.values()), dict(counts)), flush=True)
 
 
+    def test_a_timeout_that_changes(self):
+        """From step 3 on it is 2 s, for processes that are stopped, too."""
+        with open(os.path.join(self.folder, "timeouts.yaml"), "w") as file:
+            file.write(self.config + "changes: {3: {pipeline.timeout: 2}}\n")
+        process = self.launch(self.run_folder, (2, ["timeouts.yaml", "--set", "train={steps: 1000000}"]))
+        self.mark = 0
+        self.assertTrue(self.await_lines(process, 30))
+        pid = next(pid for pid in children(process.pid) if rank_of(pid) == 1)
+        os.kill(pid, signal.SIGSTOP)
+        status, said, out = self.end(process)
+        self.await_end(pid)
+        self.assertEqual((status, len(said)), (1, 1), out)
+        self.assertRegex(said[0], self.SENTENCE[signal.SIGSTOP] % (1, pid))
+
+
 class Hangs(Launched):
     """A worker computes an instruction that never ends. It is said once which one, all processes end, and a resumed run
     reaches the same parameters."""
@@ -552,7 +567,7 @@ class Hangs(Launched):
     def expect_hung(self, rank):
         if not OPTIONS.hang:
             self.skipTest("no library was named that lets a worker hang")
-        arguments = ["c.yaml", *sets(["pipeline.timeout=2", "train.save_every=1"])]
+        arguments = ["c.yaml", *sets(["pipeline.timeout=6", "train.save_every=1"])]
         process = self.launch(self.run_folder, (2, arguments), environment={
             "LD_PRELOAD": OPTIONS.hang, "GP_HANG_RANK": str(rank), "GP_HANG_AT": "400"})
         self.mark = 0
@@ -564,7 +579,7 @@ class Hangs(Launched):
             Faults.await_end(self, pid)
         self.assertEqual((status, len(said)), (1, 1), out)
         self.assertRegex(said[0], r"^process %d: worker %d \(cpu\) has computed [FRBIW] s%d m\d for \d+\.\d s, longer than "
-                         r"pipeline\.timeout \(2 s\)$" % (rank, rank, rank))
+                         r"pipeline\.timeout \(6 s\)$" % (rank, rank, rank))
         self.assertTrue(snapshots(self.run_folder))
         self.run_program("-q", "--resume", *sets(["train.save_every=7"]))
         self.expect_as_alone()

@@ -219,7 +219,7 @@ static void a_long_instruction_does_not_hang(void **state) {
     assert_int_equal(gp_lookout_look(lookout, 0.2, &err), GP_LOST);
     assert_string_equal(err.text,
                         "process 0: worker 1 (ref) has computed F s1 m0 for 10.1 s, more than 20 times as long "
-                        "as expected (0.5 s)");
+                        "as predicted (0.5 s)");
     gp_lookout_destroy(&lookout);
     expected[gp_lookout_expected_index(plan, 0, held)] = 0.05; /* so short that the timeout counts */
     lookout = look_out(&its, expected);

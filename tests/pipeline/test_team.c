@@ -305,7 +305,7 @@ static void processes_change_no_bit(void **state) {
 
 /* ---- counts ------------------------------------------------------------------------------------------------------ */
 
-/* Of each mini-batch, whoever has the last stage: the sum is that of all targets. */
+/* Of each mini-batch, in whichever process the last stage is: the sum is that of all targets. */
 static void the_processes_count_together(void **state) {
     (void)state;
     static team its;

@@ -366,7 +366,8 @@ static void expect_garbage(size_t i) {
     size_t good = gp_guard_write(bytes, GP_GUARD_BEAT, GP_OK, 1, NULL, 0);
     memcpy(bytes + good, garbage[i].header, GP_GUARD_HEADER);
     fake_send(fake, bytes, good + GP_GUARD_HEADER + garbage[i].more);
-    expect_cause(of(&all, 0), GP_LOST, "process 1 (host fake, pid 7) has sent what is no message of this program");
+    expect_cause(of(&all, 0), GP_LOST,
+                 "process 1 (host fake, pid 7) has sent bytes that are no message of this program");
     end(&all);
     close(fake);
 }
