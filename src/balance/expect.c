@@ -101,10 +101,6 @@ static double counted_seconds(const gp_durations *d, const gp_instr *instr) {
     return seconds;
 }
 
-double gp_durations_computing(const gp_durations *durations, const gp_instr *instr) {
-    return durations->stage ? profiled_seconds(durations, instr) : counted_seconds(durations, instr);
-}
-
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
 
 /* From the host (−1), or from a worker. */
@@ -117,6 +113,41 @@ static double move_seconds(const gp_durations *d, int from, int to, size_t bytes
     const gp_rates rates = gp_profile_rates(d->profile, &devices[to]);
     return copy ? copy->latency + (double)bytes * copy->per_byte
                 : rates.copy_latency + (double)bytes / rates.copy_bytes;
+}
+
+/* What a replica copies from the others within a pass: one after the other, but messages come at the same time. */
+static double exchange_seconds(const gp_durations *d, int stage, const gp_exchange *exchange, int micro) {
+    const gp_plan *plan = d->plan;
+    int to = plan->stage[stage].worker;
+    double seconds = 0, latency = 0;
+    gp_move move;
+    for (int i = 0; gp_exchange_move(plan, &plan->stage[stage], exchange, micro, i, &move); i++) {
+        int from = plan->stage[move.from].worker;
+        if (!gp_links_are_messages(plan->links, from, to)) {
+            seconds += move_seconds(d, from, to, move.bytes);
+            continue;
+        }
+        const gp_link *link = gp_links_between(plan->links, from, to);
+        seconds += (double)move.bytes / link->bandwidth;
+        if (link->latency > latency) latency = link->latency;
+    }
+    return seconds + latency;
+}
+
+static double exchanging_seconds(const gp_durations *d, const gp_instr *instr) {
+    const gp_routine *routines[GP_INSTR_ROUTINES];
+    double seconds = 0;
+    if (d->plan->stages->stage[instr->stage].group <= 1) return 0;
+    for (int r = gp_instr_routines(d->plan, d->mini, instr, routines) - 1; r >= 0; r--)
+        for (size_t o = 0; o < routines[r]->count; o++)
+            if (routines[r]->ops[o].exchange.count > 1)
+                seconds += exchange_seconds(d, instr->stage, &routines[r]->ops[o].exchange, instr->micro);
+    return seconds;
+}
+
+double gp_durations_computing(const gp_durations *durations, const gp_instr *instr) {
+    double seconds = durations->stage ? profiled_seconds(durations, instr) : counted_seconds(durations, instr);
+    return seconds + exchanging_seconds(durations, instr);
 }
 
 double gp_durations_copying(const gp_durations *durations, const gp_instr *instr) {

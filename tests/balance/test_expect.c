@@ -35,6 +35,22 @@ typedef struct planned {
     gp_durations durations;
 } planned;
 
+/* `request`: all but the graph. */
+static planned plan_model(const char *model, gp_plan_request request) {
+    planned p = {0};
+    gp_error err = {0};
+    gp_status status = gp_yaml_parse(model, strlen(model), "m.yaml", &p.document, &err);
+    if (status == GP_OK) status = gp_graph_build(gp_yaml_root(p.document), &p.graph, &err);
+    request.graph = p.graph;
+    if (status == GP_OK) status = gp_plan_create(&request, &p.plan, &err);
+    if (status == GP_OK) status = gp_profile_parse(profile_text, strlen(profile_text), "p.json", &p.profile, &err);
+    if (status == GP_OK) status = gp_durations_init(p.plan, 0, p.profile, &p.durations, &err);
+    if (status != GP_OK) fail_msg("%s", err.text);
+    return p;
+}
+
+static const gp_device_spec devices[] = {{&gp_ref_kind, 0, 1, 0}, {&gp_ref_kind, 0, 1, 0}, {&gp_ref_kind, 0, 1, 0}};
+
 /* Four layers on one stage or two; the first of two ends with a linear, whose output no backward of its stage looks at.
  */
 static planned make_cut(int stages, int micro_batches, gp_schedule_kind schedule, int64_t samples) {
@@ -42,28 +58,40 @@ static planned make_cut(int stages, int micro_batches, gp_schedule_kind schedule
                                 "layers: [linear: {out: 16}, relu: {name: a}, linear: {out: 16}, linear: {out: 16}]\n"
                                 "loss: cross_entropy\n";
     const int64_t layers[] = {stages == 1 ? 4 : 3, 1};
-    const gp_device_spec devices[] = {{&gp_ref_kind, 0, 1, 0}, {&gp_ref_kind, 0, 1, 0}};
     const gp_mini_size size = {samples, true};
-    planned p = {0};
-    gp_error err = {0};
-    gp_status status = gp_yaml_parse(model, strlen(model), "m.yaml", &p.document, &err);
-    if (status == GP_OK) status = gp_graph_build(gp_yaml_root(p.document), &p.graph, &err);
-    const gp_plan_request request = {.graph = p.graph,
-                                     .layers = layers,
-                                     .stages = stages,
-                                     .devices = devices,
-                                     .update = {.op = GP_OP_SGD},
-                                     .batch = 32,
-                                     .micro_batches = micro_batches,
-                                     .schedule = {.kind = schedule},
-                                     .checkpoint = GP_CHECKPOINT_EXCEPT_LAST,
-                                     .sizes = &size,
-                                     .size_count = 1};
-    if (status == GP_OK) status = gp_plan_create(&request, &p.plan, &err);
-    if (status == GP_OK) status = gp_profile_parse(profile_text, strlen(profile_text), "p.json", &p.profile, &err);
-    if (status == GP_OK) status = gp_durations_init(p.plan, 0, p.profile, &p.durations, &err);
-    if (status != GP_OK) fail_msg("%s", err.text);
-    return p;
+    return plan_model(model, (gp_plan_request){.layers = layers,
+                                               .stages = stages,
+                                               .devices = devices,
+                                               .update = {.op = GP_OP_SGD},
+                                               .batch = 32,
+                                               .micro_batches = micro_batches,
+                                               .schedule = {.kind = schedule},
+                                               .checkpoint = GP_CHECKPOINT_EXCEPT_LAST,
+                                               .sizes = &size,
+                                               .size_count = 1});
+}
+
+/* One stage of three replicas, which normalise their shares together: 3, 3 and 2 samples. */
+static planned make_synced(const gp_links *links) {
+    static const char model[] = "input: {shape: [16]}\n"
+                                "layers: [linear: {out: 16}, relu: {name: a}, batch_norm: {sync: true}, "
+                                "linear: {out: 16}]\n"
+                                "loss: cross_entropy\n";
+    static const int64_t layers[] = {4};
+    static const int replicas[] = {3};
+    const gp_mini_size size = {32, true};
+    return plan_model(model, (gp_plan_request){.layers = layers,
+                                               .stages = 1,
+                                               .replicas = replicas,
+                                               .devices = devices,
+                                               .update = {.op = GP_OP_SGD},
+                                               .batch = 32,
+                                               .micro_batches = 4,
+                                               .schedule = {.kind = GP_SCHEDULE_GPIPE},
+                                               .checkpoint = GP_CHECKPOINT_ALWAYS,
+                                               .sizes = &size,
+                                               .size_count = 1,
+                                               .links = links});
 }
 
 static planned make(gp_schedule_kind schedule, int64_t samples) {
@@ -169,6 +197,37 @@ static void copies_take_latency_and_bytes(void **state) {
     assert_int_equal(receives, 8);
     assert_int_equal(collects, 1);
     release(&p);
+}
+
+/* Of synchronised batch norm: a pass copies the parts of both other replicas, three or two numbers for each of 16
+ * channels. Messages come at the same time. A recompute copies nothing. */
+static void passes_take_their_exchanges(void **state) {
+    (void)state;
+    const double forward = 2 * (1 + 2 + 4 + 8) * 3 / 8.0,
+                 backward = 2 * (16 + 32 + 64 + 128 + 65536 + 131072) * 3 / 8.0;
+    planned p = make_synced(NULL);
+    assert_int_equal(expect_computing(&p, GP_INSTR_FORWARD, 0, 0, forward + 2 * (3 + 2048 * (3 * 16 * 4) * 0x1p-20)),
+                     1);
+    assert_int_equal(expect_computing(&p, GP_INSTR_BACKWARD, 0, 0, backward + 2 * (3 + 2048 * (2 * 16 * 4) * 0x1p-20)),
+                     1);
+    assert_int_equal(expect_computing(&p, GP_INSTR_RECOMPUTE, 0, 0, 2 * (256 + 512 + 1024 + 2048) * 3 / 8.0), 1);
+    release(&p);
+    gp_links *links = NULL;
+    gp_error err = {0};
+    assert_int_equal(gp_links_create(3, &links, &err), GP_OK);
+    links->processes = 3;
+    for (int w = 0; w < 3; w++) links->process[w] = w;
+    links->of[GP_LINK_HOST] = (gp_link){.given = true, .latency = 5e-3, .bandwidth = 0x1p20};
+    p = make_synced(links);
+    assert_int_equal(expect_computing(&p, GP_INSTR_FORWARD, 0, 0, forward + 5 + 2e3 * (3 * 16 * 4) * 0x1p-20), 1);
+    release(&p);
+    links->process[1] = 0; /* one of the others is in the process */
+    p = make_synced(links);
+    assert_int_equal(expect_computing(&p, GP_INSTR_FORWARD, 0, 0,
+                                      forward + 3 + 2048 * (3 * 16 * 4) * 0x1p-20 + 5 + 1e3 * (3 * 16 * 4) * 0x1p-20),
+                     1);
+    release(&p);
+    gp_links_destroy(&links);
 }
 
 /* Of micro-batches of 7, 7, 7 and 4 samples, the largest. */
@@ -316,6 +375,7 @@ int main(void) {
         cmocka_unit_test(halves_of_backward_stand_apart),
         cmocka_unit_test(smaller_micro_batches_take_their_share),
         cmocka_unit_test(copies_take_latency_and_bytes),
+        cmocka_unit_test(passes_take_their_exchanges),
         cmocka_unit_test(the_longest_of_each_stage_and_operation),
         cmocka_unit_test(a_step_is_played_with_them),
         cmocka_unit_test(a_step_is_played_again_with_what_it_took),
