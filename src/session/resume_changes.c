@@ -68,13 +68,21 @@ static bool is_cut(const char *path) {
     return gp_path_is_below(path, "pipeline") && !gp_path_is_below(path, "pipeline.micro_batches");
 }
 
+/* Keys that make a new cut, so that the rest of the old one does not suit it. */
+static bool makes_cut(const char *key) {
+    static const char *const keys[] = {"pipeline.devices", "pipeline.replicas", "pipeline.balance", "pipeline.schedule"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (gp_path_is_below(key, keys[i])) return true;
+    return false;
+}
+
 /* Whether --set names the key, a part of it, or what it is a part of. A cut changes as a whole. */
 static bool is_set(const merge *m, const char *path) {
     for (int i = 0; i < m->user->override_count; i++) {
         const char *text = m->user->override[i];
         char key[256];
         snprintf(key, sizeof key, "%.*s", (int)strcspn(text, "="), text);
-        if (gp_paths_meet(key, path) || (is_cut(path) && is_cut(key))) return true;
+        if (gp_paths_meet(key, path) || (is_cut(path) && makes_cut(key))) return true;
     }
     return false;
 }
@@ -82,7 +90,7 @@ static bool is_set(const merge *m, const char *path) {
 static bool is_edited(const merge *m, const char *path) {
     if (!m->edits_known) return true;
     for (int i = 0; i < m->edits.count; i++)
-        if (gp_paths_meet(m->edits.item[i].path, path) || (is_cut(path) && is_cut(m->edits.item[i].path))) return true;
+        if (gp_paths_meet(m->edits.item[i].path, path) || (is_cut(path) && makes_cut(m->edits.item[i].path))) return true;
     return false;
 }
 

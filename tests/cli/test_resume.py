@@ -355,6 +355,17 @@ class Resume(Runs):
         self.run_program("--resume", "--set", "data.batch=many", status=2,
                          err='gpipe-train: --set data.batch=many: data.batch: "many" is not an integer\n')
 
+    def test_other_keys_of_the_pipeline_leave_the_cut(self):
+        """Devices and schedule that --set named once stay when --set names another key of the pipeline."""
+        cut = ["--set", "pipeline={devices: [[cpu, cpu], cpu], balance: [3, 5], schedule: 1f1b, micro_batches: 2}"]
+        self.run_program("-q", "--set", "train={steps: 2, save_every: 2}", "--set", "data.drop_last=true", *cut)
+        for step, key in enumerate(("timeout=30", "checkpoint=never", "shard_optimizer=true"), 3):
+            out, _ = self.run_program("--resume", "--set", "train={steps: %d, save_every: 1}" % step, "--set", "pipeline." + key)
+            self.assertNotIn("pipeline.devices is", out)
+            with open(os.path.join(self.run_folder, "plan.json")) as file:
+                plan = json.load(file)
+            self.assertEqual((len(plan["workers"]), plan["schedule"]), (3, "1f1b"), key)
+
     def test_rules_of_names_with_dots(self):
         """No path of a change leads to "enc.a": the rules change as a whole. In the file they may not change."""
         layers = "model.layers.0={conv: {out: 8, kernel: 3, pad: 1, name: enc.a}}"
