@@ -228,7 +228,9 @@ static gp_status open_session(run *r, gp_error *err) {
                                                 .notice = options->verbosity == GP_QUIET ? NULL
                                                           : options->json                ? stderr
                                                                                          : stdout,
-                                                .processors = options->processors,
+                                                .processors = options->processors ? options->processors
+                                                              : processes         ? gp_processes_processors(processes)
+                                                                                  : 0,
                                                 .trace = &options->trace};
     return gp_session_open(&r->config, &session_options, &r->session, err);
 }

@@ -1,11 +1,12 @@
 #include "process/mpi_wire.h"
 
+#include <string.h>
+
 #ifdef GP_MPI
 
 #include <mpi.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/memory.h"
@@ -270,13 +271,17 @@ void gp_mpi_broadcast(gp_wire *wire, int from, void *bytes, int count) {
     MPI_Bcast(bytes, count, MPI_BYTE, from, of(wire)->comm);
 }
 
+void gp_mpi_gather(gp_wire *wire, const void *own, int count, void *all) {
+    MPI_Allgather(own, count, MPI_BYTE, all, count, MPI_BYTE, of(wire)->comm);
+}
+
 void gp_mpi_machines(gp_wire *wire, int *out) {
     MPI_Comm machine;
     int first = wire->rank;
     MPI_Comm_split_type(of(wire)->comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);
     MPI_Bcast(&first, 1, MPI_INT, 0, machine);
     MPI_Comm_free(&machine);
-    MPI_Allgather(&first, 1, MPI_INT, out, 1, MPI_INT, of(wire)->comm);
+    gp_mpi_gather(wire, &first, (int)sizeof first, out);
 }
 
 gp_status gp_mpi_start(gp_wire *wire, gp_error *err) {
@@ -329,6 +334,11 @@ void gp_mpi_broadcast(gp_wire *wire, int from, void *bytes, int count) {
     (void)from;
     (void)bytes;
     (void)count;
+}
+
+void gp_mpi_gather(gp_wire *wire, const void *own, int count, void *all) {
+    (void)wire;
+    memcpy(all, own, (size_t)count);
 }
 
 void gp_mpi_machines(gp_wire *wire, int *out) {

@@ -19,6 +19,8 @@ const char *gp_mpi_library(void);
 GP_MUST_USE gp_status gp_mpi_open(gp_wire_failed failed, void *context, gp_wire **out, gp_error *err);
 /* What `from` has at `bytes` gets to all processes: before the carrier starts. Collective. */
 void gp_mpi_broadcast(gp_wire *wire, int from, void *bytes, int count);
+/* all[process]: what each has at `own`, `count` bytes. Before the carrier starts. Collective. */
+void gp_mpi_gather(gp_wire *wire, const void *own, int count, void *all);
 /* out[process]: the first process on its machine. Before the carrier starts. Collective. */
 void gp_mpi_machines(gp_wire *wire, int *out);
 /* Starts the carrier. */

@@ -1,5 +1,6 @@
 #include "process/processes.h"
 
+#include <sched.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -7,7 +8,8 @@
 
 struct gp_processes {
     gp_wire *wire;
-    int *machines; /* [process] */
+    int *machines;  /* [process] */
+    int processors; /* of the own machine, for all of its processes */
     gp_guard *guard;
     bool begun;
 };
@@ -42,12 +44,29 @@ static void fail(void *context, const gp_error *cause) {
     gp_guard_fail(its->guard, &copy);
 }
 
+/* A launcher may have bound each process to processors of its own. */
+static gp_status count_processors(gp_processes *its, gp_error *err) {
+    cpu_set_t own, *all = NULL, together;
+    gp_wire *wire = its->wire;
+    CPU_ZERO(&own);
+    CPU_ZERO(&together);
+    (void)sched_getaffinity(0, sizeof own, &own);
+    GP_RETURN_IF_FAILED(GP_NEW(&all, wire->processes, err));
+    gp_mpi_gather(wire, &own, (int)sizeof own, all);
+    for (int p = 0; p < wire->processes; p++)
+        if (its->machines[p] == its->machines[wire->rank]) CPU_OR(&together, &together, &all[p]);
+    its->processors = CPU_COUNT(&together);
+    free(all);
+    return GP_OK;
+}
+
 /* Process 0 says where it listens, or that it cannot. */
 static gp_status meet(gp_processes *its, gp_error *err) {
     gp_guard_door door = {0};
     int socket = -1;
     GP_RETURN_IF_FAILED(GP_NEW(&its->machines, its->wire->processes, err));
     gp_mpi_machines(its->wire, its->machines);
+    GP_RETURN_IF_FAILED(count_processors(its, err));
     gp_status status = its->wire->rank == 0 ? gp_guard_listen(&door, &socket, err) : GP_OK;
     gp_mpi_broadcast(its->wire, 0, &door, (int)sizeof door);
     if (status == GP_OK && door.port == 0) return gp_fail(err, GP_IO, "process 0 cannot listen");
@@ -108,6 +127,10 @@ void gp_processes_begin_run(gp_processes *processes) {
 
 const int *gp_processes_machines(const gp_processes *processes) {
     return processes->machines;
+}
+
+int gp_processes_processors(const gp_processes *processes) {
+    return processes->processors;
 }
 
 gp_wire *gp_processes_wire(gp_processes *processes) {

@@ -29,6 +29,8 @@ const int *gp_processes_machines(const gp_processes *processes);
 /* "Open MPI 4.1.4" */
 const char *gp_processes_library(void);
 bool gp_processes_are_built(void);
+/* How many processors the processes on this machine may use, all together; 0: not known. */
+int gp_processes_processors(const gp_processes *processes);
 /* Seconds without a sign of life after which a process is lost. */
 void gp_processes_set_timeout(gp_processes *processes, double seconds);
 /* This is cancelled when the run ends elsewhere; NULL: nothing. Stands until another one takes its place. */

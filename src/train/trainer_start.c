@@ -312,8 +312,8 @@ gp_status gp_trainer_start(gp_trainer *t, gp_error *err) {
     GP_RETURN_IF_FAILED(t->options->resume ? go_on(t, t->options->resume, err) : begin(t, err));
     GP_RETURN_IF_FAILED(gp_saver_reserve(t->saver, err)); /* now that the buffer for loading is free */
     if (t->session->plan->pin && t->options->processes)
-        gp_progress_warn(&t->progress, "pipeline.pin has no effect with several processes; mpirun pins them itself "
-                                       "(--bind-to core)");
+        gp_progress_warn(&t->progress, "pipeline.pin has no effect with several processes: the launcher pins them "
+                                       "(mpirun --bind-to core), or not");
     else if (t->session->plan->pin && !gp_run_is_pinned(t->run))
         gp_progress_warn(&t->progress,
                          "pipeline.pin: this process may not use a processor for each of its %d threads "

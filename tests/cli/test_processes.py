@@ -239,6 +239,23 @@ class Bits(Launched):
         folder = self.together(2, "--set", "train.save_every=3")
         self.assertEqual(self.end(self.launch(folder, (2, ["c.yaml", "--set", "train.save_every=3", "--resume"])))[:2], (0, []))
 
+    def test_processors_of_all_processes(self):
+        """Each process is bound to a processor of its own, as mpirun does it."""
+        own = sorted(os.sched_getaffinity(0))
+        if len(own) < 2 or not shutil.which("taskset"):
+            self.skipTest("there is one processor only")
+        arguments = ["--force", "c.yaml"]
+        for second, expected in ((own[1], 2), (own[0], 1)):
+            os.sched_setaffinity(0, own[:1])
+            try:
+                process = self.launch(self.run_folder, (1, arguments), (1, arguments), prefix=["taskset", "-c", str(second)])
+            finally:
+                os.sched_setaffinity(0, own)
+            status, said, out = self.end(process)
+            self.assertEqual((status, [line for line in said if "take turns" not in line]), (0, []), out)
+            with open(os.path.join(self.run_folder, "plan.json")) as file:
+                self.assertEqual(json.load(file)["processors"], expected)
+
     def test_replicas_share_out_a_snapshot(self):
         """Each process keeps some tensors."""
         folder = self.together(2, *sets(SHARED + ["pipeline.devices=[cpu]", "pipeline.balance=[8]", "pipeline.replicas=2"]),
