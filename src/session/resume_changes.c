@@ -70,7 +70,8 @@ static bool is_cut(const char *path) {
 
 /* Keys that make a new cut, so that the rest of the old one does not suit it. */
 static bool makes_cut(const char *key) {
-    static const char *const keys[] = {"pipeline.devices", "pipeline.replicas", "pipeline.balance", "pipeline.schedule"};
+    static const char *const keys[] = {"pipeline.devices", "pipeline.replicas", "pipeline.balance",
+                                       "pipeline.schedule"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (gp_path_is_below(key, keys[i])) return true;
     return false;
@@ -90,7 +91,8 @@ static bool is_set(const merge *m, const char *path) {
 static bool is_edited(const merge *m, const char *path) {
     if (!m->edits_known) return true;
     for (int i = 0; i < m->edits.count; i++)
-        if (gp_paths_meet(m->edits.item[i].path, path) || (is_cut(path) && makes_cut(m->edits.item[i].path))) return true;
+        if (gp_paths_meet(m->edits.item[i].path, path) || (is_cut(path) && makes_cut(m->edits.item[i].path)))
+            return true;
     return false;
 }
 
