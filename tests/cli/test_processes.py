@@ -584,7 +584,7 @@ class Hangs(Launched):
     def expect_hung(self, rank):
         if not OPTIONS.hang:
             self.skipTest("no library was named that lets a worker hang")
-        arguments = ["c.yaml", *sets(["pipeline.timeout=6", "train.save_every=1"])]
+        arguments = ["c.yaml", *sets(["pipeline.timeout=6", "train.save_every=1", "pipeline.balance=[4, 4]"])]
         process = self.launch(self.run_folder, (2, arguments), environment={
             "LD_PRELOAD": OPTIONS.hang, "GP_HANG_RANK": str(rank), "GP_HANG_AT": "400"})
         self.mark = 0
