@@ -233,7 +233,7 @@ def make_folder(folder):
 
 
 def main():
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
     folder = pathlib.Path(sys.argv[1])
     for name, make in (("config", make_config), ("program_text", make_program_text), ("safetensors", make_safetensors),
