@@ -2,12 +2,12 @@
 
 #include "data/fixture.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <sched.h>
 
 #include "base/philox.h"
 #include "data/safetensors.h"
+#include "threads.h"
 
 enum { SAMPLES = 23, WIDTH = 3 };
 
@@ -348,26 +348,11 @@ static void error_comes_with_its_batch(void **state) {
     gp_dataset_close(&dataset);
 }
 
-static int threads_alive(void) {
-    int count = 0;
-    DIR *folder = opendir("/proc/self/task");
-    assert_non_null(folder);
-    for (struct dirent *entry; (entry = readdir(folder));) count += entry->d_name[0] != '.';
-    closedir(folder);
-    return count;
-}
-
-/* A joined thread leaves /proc a moment later. */
-static bool threads_fall_to(int wanted) {
-    for (int i = 0; i < 2000 && threads_alive() != wanted; i++) usleep(1000);
-    return threads_alive() == wanted;
-}
-
 /* At every point: before the first take, with a full ring, in the middle, at the end. The data set is free at once. */
 static void destroyed_early(void **state) {
     (void)state;
     gp_dataset *dataset = open_data("early");
-    int before = threads_alive();
+    int before = test_threads();
     for (int taken = 0; taken <= 10; taken++) {
         for (int depth = 1; depth < 20; depth += 6) {
             gp_loader_options options = usual_options();
@@ -379,7 +364,7 @@ static void destroyed_early(void **state) {
             for (int i = 0; i < taken; i++) assert_int_equal(gp_loader_take(loader, &batch, &err), GP_OK);
             if (taken % 3 == 0) usleep(500); /* so that the ring is full where it can be */
             gp_loader_destroy(&loader);
-            assert_true(threads_fall_to(before));
+            assert_true(test_threads_become(before));
             gp_dataset_close(&dataset);
             dataset = open_data("early");
         }

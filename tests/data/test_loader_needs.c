@@ -4,10 +4,10 @@
 
 #include "data/fixture.h"
 
-#include <dirent.h>
 #include <stdatomic.h>
 
 #include "data/safetensors.h"
+#include "threads.h"
 
 enum { SAMPLES = 23, WIDTH = 3, BATCH = 20, EPOCHS = 2 };
 
@@ -258,16 +258,6 @@ static void memory_is_for_what_is_needed(void **state) {
     gp_dataset_close(&dataset);
 }
 
-/* A joined thread leaves /proc a moment later. */
-static int count_threads(void) {
-    int count = 0;
-    DIR *folder = opendir("/proc/self/task");
-    assert_non_null(folder);
-    for (struct dirent *entry; (entry = readdir(folder));) count += entry->d_name[0] != '.';
-    closedir(folder);
-    return count;
-}
-
 /* A loader that reads nothing has no thread, is always ready, and can be restarted like any other. */
 static void a_loader_without_a_need_only_counts(void **state) {
     (void)state;
@@ -276,9 +266,9 @@ static void a_loader_without_a_need_only_counts(void **state) {
     options.epochs = 1;
     options.rests = true;
     gp_error err = {0};
-    int before = count_threads();
+    int before = test_threads();
     gp_loader *loader = create(dataset, &options);
-    assert_true(count_threads() <= before);
+    assert_true(test_threads() <= before);
     assert_int_equal(gp_loader_threads(loader), 0);
     for (int pass = 0; pass < 3; pass++) {
         const gp_batch *batch = NULL;

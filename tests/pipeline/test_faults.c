@@ -3,7 +3,6 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
-#include <dirent.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include "pipeline/harness.h"
 #include "pipeline/networks.h"
 #include "pipeline/wrapper.h"
+#include "threads.h"
 
 enum {
     PATIENCE = 60, /* seconds until a run that does not end is ended by SIGALRM */
@@ -22,22 +22,10 @@ enum {
     EVALUATED = 4,
 };
 
-static int count_threads(void) {
-    int threads = 0;
-    DIR *tasks = opendir("/proc/self/task");
-    assert_non_null(tasks);
-    for (const struct dirent *entry; (entry = readdir(tasks));)
-        if (entry->d_name[0] != '.') threads++;
-    closedir(tasks);
-    return threads;
-}
-
 static int at_rest; /* threads while no run is there */
 
-/* A thread that was joined may be listed for a moment. */
 static void expect_threads(int expected) {
-    for (int i = 0; i < 1000 && count_threads() != expected; i++) usleep(1000);
-    assert_int_equal(count_threads(), expected);
+    if (!test_threads_become(expected)) fail_msg("%d threads, not %d", test_threads(), expected);
 }
 
 /* Where a worker's hook fails. */
@@ -320,9 +308,9 @@ static int start_first_thread(void **state) {
     (void)state;
     pthread_t thread;
     if (pthread_create(&thread, NULL, nothing, NULL) || pthread_join(thread, NULL)) return 1;
-    at_rest = count_threads();
+    at_rest = test_threads();
     for (int i = 0; i < 100; i++, usleep(1000)) /* a joined one may be listed for a moment */
-        if (count_threads() < at_rest) at_rest = count_threads();
+        if (test_threads() < at_rest) at_rest = test_threads();
     return 0;
 }
 

@@ -136,7 +136,7 @@ static side *pick(loop_hub *its) {
     return chosen;
 }
 
-/* The sender may use its memory again: nobody has done so before. */
+/* Tells the sender that its message has gone. Until then it must not have written to the memory. */
 static gp_status release(loop_hub *its, side *sent, gp_error *err) {
     side **at = &its->first;
     while (*at != sent) at = &(*at)->next;

@@ -1,4 +1,5 @@
 /* Whole runs in the test's own process, on a small data set: what is written, what ends a run, and what is left. */
+#include "threads.h"
 #include "train/trainer.h"
 
 #include <errno.h>
@@ -395,15 +396,8 @@ static void an_init_that_breaks_before_it_is_read_leaves_the_folder_as_it_was(vo
 
 /* ---- what ends a run --------------------------------------------------------------------------------------------- */
 
-static int count_threads(void) {
-    return fixture_count_entries("/proc/self/task");
-}
-
-/* A thread that was joined may be listed a moment longer. */
 static void expect_threads(int wanted) {
-    const struct timespec moment = {.tv_nsec = 1000000};
-    for (int i = 0; i < 10000 && count_threads() != wanted; i++) nanosleep(&moment, NULL);
-    assert_int_equal(count_threads(), wanted);
+    if (!test_threads_become(wanted)) fail_msg("%d threads, not %d", test_threads(), wanted);
 }
 
 static gp_status fail_at_once(void *context, const gp_site *site, gp_error *err) {
@@ -455,7 +449,7 @@ static void expect_fault(const char *const *changes, fault there, bool after, co
 }
 
 static void expect_every_fault(const char *const *changes, bool after) {
-    int threads = count_threads();
+    int threads = test_threads();
     gp_session *session = fixture_session(changes);
     size_t counts[8] = {0};
     int workers = session->plan->workers;
