@@ -326,8 +326,8 @@ static uint32_t note_before(const gp_program *program, size_t pc) {
     return number;
 }
 
-/* All is enqueued; the queue of worker 0 is at its first instruction of this operation and micro-batch. */
-static void begin_stuck(scene *its, gp_instr_op op, int micro) {
+/* The queue of worker 0 never gets beyond its first instruction of this operation and micro-batch. */
+static void prepare_stuck(scene *its, gp_instr_op op, int micro) {
     harness_options options = options_of();
     memset(&gpu, 0, sizeof gpu);
     gpu.kind = gp_ref_kind;
@@ -341,9 +341,18 @@ static void begin_stuck(scene *its, gp_instr_op op, int micro) {
     prepare(its, &options, GP_OP_KINDS);
     its->worker = NONE;
     gpu.stuck_at = note_before(&its->h.plan->minis[0].programs->worker[0], find(its, 0, op, micro));
-    harness_start(&its->h, NULL);
+}
+
+static void start_stuck(scene *its, const gp_hooks *hooks) {
+    harness_start(&its->h, hooks);
     gpu.run = its->h.run;
     assert_int_equal(gp_thread_start(&its->trainer, 0, train, its), 0);
+}
+
+/* All is enqueued. */
+static void begin_stuck(scene *its, gp_instr_op op, int micro) {
+    prepare_stuck(its, op, micro);
+    start_stuck(its, NULL);
     while (atomic_load(&gpu.waiting) < WORKERS) sched_yield();
     assert_int_equal(atomic_load(&gpu.noted[0]), gpu.stuck_at);
 }
@@ -374,6 +383,27 @@ static void a_queue_that_waits_for_parts_does_not_hang(void **state) {
     end_stuck(&its);
 }
 
+/* The thread of worker 0 is held in a call that enqueues the update. It may wait for what its queue waits for: it hangs
+ * only if the queue computes. */
+static void a_call_that_waits_for_its_queue_does_not_hang(void **state) {
+    (void)state;
+    static scene its;
+    const gp_hooks hooks = {.before = before_instr, .context = &its};
+    gp_error err = {0};
+    for (int computes = 0; computes < 2; computes++) {
+        prepare_stuck(&its, computes ? GP_INSTR_FORWARD : GP_INSTR_COLLECT, 0);
+        its.worker = 0;
+        its.held_at = find(&its, 0, GP_INSTR_STEP, 0);
+        start_stuck(&its, &hooks);
+        while (atomic_load(&its.holds) == NONE || atomic_load(&gpu.waiting) < WORKERS - 1) sched_yield();
+        assert_int_equal(atomic_load(&gpu.noted[0]), gpu.stuck_at);
+        gp_lookout *lookout = look_out(&its, NULL);
+        assert_int_equal(gp_lookout_look(lookout, 1000, &err), computes ? GP_LOST : GP_OK);
+        gp_lookout_destroy(&lookout);
+        end_stuck(&its);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pulse_tells_what_takes_long),
@@ -384,6 +414,7 @@ int main(void) {
         cmocka_unit_test(a_worker_that_hangs_after_a_wait_is_named),
         cmocka_unit_test(a_kernel_that_never_ends_is_named),
         cmocka_unit_test(a_queue_that_waits_for_parts_does_not_hang),
+        cmocka_unit_test(a_call_that_waits_for_its_queue_does_not_hang),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
