@@ -68,7 +68,7 @@ class Temporary(Files):
         kept = [self.fill("run/" + name) for name in (
             "thesis.tmp-2024-11", "model.safetensors.tmp-2024-11.bak", "my-model.safetensors.tmp-1-0", "y.tmp-1-0",
             "metrics.tmp-1-0", "config.yaml.tmp-1", "config.yaml.tmp-01-0", "config.yaml.tmp-1-00", "config.yaml.tmp-1-100",
-            ".visible-notes", ".visible-0123456789abcde", ".visible-0123456789abcdef0", ".visible-0123456789ABCDEF",
+            ".visible-notes", ".visible-0123456789abcde", ".visible-0123456789abcdef.txt", ".visible-0123456789ABCDEF",
             "snapshots/thesis.tmp-2024-11", "snapshots/model.safetensors.tmp-1-0", "snapshots/step-1.safetensors.tmp-1-0")]
         gone = [self.fill("run/" + name) for name in (
             "model.safetensors.tmp-1-0", "best.safetensors.tmp-22-3", "config.yaml.tmp-4194304-99", "metrics.jsonl.tmp-1-0",
