@@ -20,7 +20,7 @@ import sys
 import tempfile
 
 ORDER = ["base", "process", "cut", "config", "device", "trace", "data", "layers", "model", "checkpoint", "schedule", "compile", "plan",
-         "pipeline", "profile", "balance", "settings", "store", "session", "tune", "report", "train", "cli"]
+         "pipeline", "timeline", "profile", "balance", "settings", "store", "session", "tune", "report", "train", "cli"]
 FORBIDDEN = {("device", "config"): "a device is told what it needs, it reads no configuration",
              ("data", "config"): "a source is told what it needs (data/options.h), it reads no configuration",
              ("schedule", "config"): "a schedule is told what it needs, it reads no configuration",

@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 #include "layers/types.h"
-#include "pipeline/tracing_steps.h"
+#include "timeline/steps.h"
 #include "plan/layer_ticks.h"
 #include "plan/memory.h"
 #include "session/loaders.h"

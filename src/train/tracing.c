@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "pipeline/timeline.h"
-#include "pipeline/tracing_steps.h"
+#include "timeline/timeline.h"
+#include "timeline/steps.h"
 #include "plan/layer_ticks.h"
 #include "report/plan_json.h"
 #include "trace/chrome.h"

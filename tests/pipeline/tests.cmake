@@ -25,8 +25,5 @@ target_sources(test_mutants PRIVATE ${schedule}/interpreter.c ${schedule}/mutate
                ${CMAKE_CURRENT_LIST_DIR}/shadow_rules.c ${CMAKE_CURRENT_LIST_DIR}/shadow_ops.c
                ${CMAKE_CURRENT_LIST_DIR}/../plan/touches.c)
 gp_test(notes "unit;pipeline" 60 gp_pipeline gp_ref)
-gp_test(timeline "unit;pipeline" 60 gp_pipeline gp_ref PkgConfig::JANSSON)
-foreach(name notes timeline)
-  target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/harness.c)
-endforeach()
+target_sources(test_notes PRIVATE ${CMAKE_CURRENT_LIST_DIR}/harness.c)
 set_tests_properties(mixed PROPERTIES LABELS "pipeline;threads;machine")

@@ -1,3 +1,7 @@
+# The room timeline.
+gp_test(timeline "unit;pipeline" 60 gp_pipeline gp_timeline gp_ref PkgConfig::JANSSON)
+target_sources(test_timeline PRIVATE ${CMAKE_CURRENT_LIST_DIR}/../pipeline/harness.c)
+
 # Tests of scripts/timelines/: each test_<name>.py here is the test timelines_<name>. They exit with 77 if a tool is missing.
 find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
 

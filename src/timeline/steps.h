@@ -2,8 +2,8 @@
  * the last.
  *
  * The trainer's thread. */
-#ifndef GP_PIPELINE_TRACING_STEPS_H
-#define GP_PIPELINE_TRACING_STEPS_H
+#ifndef GP_TIMELINE_STEPS_H
+#define GP_TIMELINE_STEPS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include "pipeline/timeline.h"
+#include "timeline/timeline.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "pipeline/timeline_waits.h"
+#include "timeline/waits.h"
 #include "plan/layer_ticks.h"
 #include "plan/memory.h"
 

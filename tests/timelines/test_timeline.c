@@ -14,8 +14,8 @@
 #include "device/ref/ref.h"
 #include "pipeline/harness.h"
 #include "pipeline/networks.h"
-#include "pipeline/timeline.h"
-#include "pipeline/timeline_waits.h"
+#include "timeline/timeline.h"
+#include "timeline/waits.h"
 #include "plan/layer_ticks.h"
 
 enum { STAGES = 2 };

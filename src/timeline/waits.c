@@ -1,4 +1,4 @@
-#include "pipeline/timeline_waits.h"
+#include "timeline/waits.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  *
  * Of all that an instruction waits for, what came last is the reason. Owned by the caller, borrows plan and recorder;
  * one thread, while nothing is recorded. */
-#ifndef GP_PIPELINE_TIMELINE_WAITS_H
-#define GP_PIPELINE_TIMELINE_WAITS_H
+#ifndef GP_TIMELINE_WAITS_H
+#define GP_TIMELINE_WAITS_H
 
 #include "plan/plan.h"
 #include "trace/recorder.h"

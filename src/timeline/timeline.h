@@ -1,8 +1,8 @@
 /* What was recorded of a run, as a timeline: tracks of workers, arrows of copies, and bytes alive. A track has a span
  * for each instruction and each wait. The index of an instruction joins what was measured with the plan. Pure but for
  * the file; one thread, while nothing is recorded. Who has more tracks adds them to the file afterwards. */
-#ifndef GP_PIPELINE_TIMELINE_H
-#define GP_PIPELINE_TIMELINE_H
+#ifndef GP_TIMELINE_TIMELINE_H
+#define GP_TIMELINE_TIMELINE_H
 
 #include "base/status.h"
 #include "plan/plan.h"

@@ -1,4 +1,4 @@
-#include "pipeline/tracing_steps.h"
+#include "timeline/steps.h"
 
 #include <inttypes.h>
 #include <math.h>
