@@ -68,6 +68,15 @@ static void run_fini(run *r) {
     free(r->folder);
 }
 
+static gp_status report_plan(const gp_session *session, const gp_options *options, gp_error *err) {
+    size_t *memory = NULL;
+    if (session->plan->processes > 1)
+        GP_RETURN_IF_FAILED(gp_host_memory_processes(session, &options->trace, &memory, err));
+    gp_status status = gp_plan_report(session->plan, session->profile, &session->host, memory, stdout, err);
+    free(memory);
+    return status;
+}
+
 static gp_status train_on(run *r, gp_error *err) {
     const gp_options *options = r->options;
     const gp_train_options train_options = {.folder = r->folder,
@@ -80,7 +89,7 @@ static gp_status train_on(run *r, gp_error *err) {
     if (options->verbosity == GP_VERBOSE) {
         const gp_session *session = r->session;
         char program[32];
-        GP_RETURN_IF_FAILED(gp_plan_report(session->plan, session->profile, &session->host, stdout, err));
+        GP_RETURN_IF_FAILED(report_plan(session, options, err));
         printf("\nhost memory that the program and its libraries hold before the run: %s\n\n",
                gp_bytes_text(program, session->host.program));
     }
@@ -145,7 +154,7 @@ static gp_status print_plan_json(const gp_session *session, const gp_options *op
 static gp_status print_plan(const gp_session *session, const gp_options *options, gp_error *err) {
     const gp_plan *plan = session->plan;
     if (options->json) return print_plan_json(session, options, err);
-    GP_RETURN_IF_FAILED(gp_plan_report(plan, session->profile, &session->host, stdout, err));
+    GP_RETURN_IF_FAILED(report_plan(session, options, err));
     gp_precision_advise(session, true, stdout);
     for (int i = 0; i < session->later_count; i++) {
         const gp_change *change = &session->whole->changes[session->changes + i];

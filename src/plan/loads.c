@@ -12,6 +12,10 @@ bool gp_plan_loads(const gp_plan *plan, int process, int value) {
     return false;
 }
 
+bool gp_plan_loads_any(const gp_plan *plan, int process) {
+    return gp_plan_loads(plan, process, GP_VALUE_INPUT) || gp_plan_loads(plan, process, GP_VALUE_TARGET);
+}
+
 /* The same within micro-batch `micro`. */
 static gp_share load_of_micro(const gp_plan *plan, const gp_mini_plan *mini, int process, int value, int64_t from,
                               int micro) {

@@ -12,6 +12,8 @@
 
 /* Whether a stage of the process loads `value`, GP_VALUE_INPUT or GP_VALUE_TARGET. Its shares may be empty. */
 bool gp_plan_loads(const gp_plan *plan, int process, int value);
+/* Either of them. */
+bool gp_plan_loads_any(const gp_plan *plan, int process);
 /* The first range of positions of the mini-batch that stages of the process load of `value`, without what lies before
  * `from`. It lies within one micro-batch. count 0: none is left. */
 gp_share gp_mini_loads(const gp_plan *plan, const gp_mini_plan *mini, int process, int value, int64_t from);

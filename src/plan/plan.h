@@ -128,6 +128,10 @@ static inline bool gp_plan_worker_is_far(const gp_plan *plan, int worker) {
 static inline bool gp_plan_stage_is_far(const gp_plan *plan, int stage) {
     return gp_plan_worker_is_far(plan, plan->stage[stage].worker);
 }
+/* How many processes the workers are in, and which one has a worker: in the run, or, of a plan for other machines, as
+ * its links say. */
+int gp_plan_processes(const gp_plan *plan);
+int gp_plan_process_of(const gp_plan *plan, int worker);
 /* Threads that compute at the same time on the host's processors: those of all workers on the host. */
 int gp_plan_threads(const gp_plan *plan);
 /* The same of the host that has most of them, if there are links: the threads that share plan->processors. */

@@ -32,6 +32,14 @@ int gp_plan_largest_mini(const gp_plan *plan) {
     return best;
 }
 
+int gp_plan_processes(const gp_plan *plan) {
+    return plan->links ? plan->links->processes : plan->processes;
+}
+
+int gp_plan_process_of(const gp_plan *plan, int worker) {
+    return plan->links ? plan->links->process[worker] : plan->process[worker];
+}
+
 static int threads_of(const gp_plan *plan, int worker) {
     const gp_device_spec *device = &plan->devices[worker];
     return !device->kind->on_host ? 0 : device->threads > 1 ? device->threads : 1;

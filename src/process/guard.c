@@ -224,6 +224,7 @@ gp_status gp_guard_start(const gp_guard_door *door, int socket, int rank, int pr
     if (status == GP_OK) {
         guard->rank = rank;
         guard->processes = processes;
+        gp_guard_name_host(guard->host);
         guard->count = rank == 0 ? processes - 1 : 1;
         guard->blamed = -1;
         guard->timeout = GP_GUARD_JOIN_SECONDS;
@@ -312,6 +313,10 @@ bool gp_guard_has_lost(gp_guard *guard) {
     bool lost = guard->lost;
     pthread_mutex_unlock(&guard->lock);
     return lost;
+}
+
+const char *gp_guard_host(const gp_guard *guard, int rank) {
+    return rank == guard->rank ? guard->host : guard->peers[rank - 1].host;
 }
 
 bool gp_guard_speaks(gp_guard *guard) {

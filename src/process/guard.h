@@ -52,6 +52,8 @@ void gp_guard_fail(gp_guard *guard, gp_error *cause);
 gp_status gp_guard_cause(gp_guard *guard, gp_error *cause);
 /* Whether some process is lost, so that no other one can wait for it. */
 bool gp_guard_has_lost(gp_guard *guard);
+/* Process 0: the name of a process's host, printable. Borrowed. */
+const char *gp_guard_host(const gp_guard *guard, int rank);
 /* Whether this process tells the user: process 0, or the first one if process 0 is lost. */
 bool gp_guard_speaks(gp_guard *guard);
 /* Asks process 0 to end the run after its step; there, whether some process has asked. */

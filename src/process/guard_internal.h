@@ -24,6 +24,7 @@ typedef struct gp_guard_peer {
 
 struct gp_guard {
     int rank, processes;
+    char host[GP_HOST_TEXT];
     gp_guard_peer *peers; /* of process 0: all others; else process 0 */
     int count;
     int wake[2]; /* a pipe that ends the thread's sleep */
@@ -52,6 +53,8 @@ gp_status gp_guard_explain(const char *what, gp_error *err);
 void gp_guard_tell(gp_guard_peer *to, gp_guard_kind kind, gp_status status, int rank, const void *text, size_t length);
 /* For tests: seconds that this process has to end by itself after it was told the cause; 10 at first. */
 void gp_guard_set_grace(gp_guard *guard, double seconds);
+/* This process's host, printable. */
+void gp_guard_name_host(char out[GP_HOST_TEXT]);
 /* Process 0: waits at `socket` until all others are connected. The others: connect to process 0. GP_IO. Main thread. */
 GP_MUST_USE gp_status gp_guard_join(gp_guard *guard, const gp_guard_door *door, int socket, gp_error *err);
 

@@ -126,10 +126,16 @@ static bool wait_ready(int socket, short events, double until) {
     return left > 0 && poll(&at, 1, (int)(1000 * left) + 1) > 0;
 }
 
+void gp_guard_name_host(char out[GP_HOST_TEXT]) {
+    memset(out, 0, GP_HOST_TEXT);
+    gethostname(out, GP_HOST_TEXT - 1);
+    gp_make_printable(out);
+}
+
 static void describe(gp_guard_hello *out, const gp_guard_door *door) {
     memset(out, 0, sizeof *out);
     memcpy(out->secret, door->secret, sizeof out->secret);
-    gethostname(out->host, sizeof out->host - 1);
+    gp_guard_name_host(out->host);
     out->pid = (int)getpid();
 }
 

@@ -125,6 +125,10 @@ void gp_processes_begin_run(gp_processes *processes) {
     processes->begun = true;
 }
 
+const char *gp_processes_host(const gp_processes *processes, int rank) {
+    return gp_guard_host(processes->guard, rank);
+}
+
 const int *gp_processes_machines(const gp_processes *processes) {
     return processes->machines;
 }

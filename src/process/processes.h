@@ -26,6 +26,8 @@ bool gp_processes_close(gp_processes **processes, gp_status *status, gp_error *e
 gp_wire *gp_processes_wire(gp_processes *processes);
 /* [process]: the first process on its machine. Borrowed. */
 const int *gp_processes_machines(const gp_processes *processes);
+/* Process 0: the name of each process's host, printable. Borrowed. */
+const char *gp_processes_host(const gp_processes *processes, int rank);
 /* "Open MPI 4.1.4" */
 const char *gp_processes_library(void);
 bool gp_processes_are_built(void);

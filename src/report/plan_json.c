@@ -91,7 +91,9 @@ static void write_worker(const gp_plan *plan, int worker, FILE *out) {
     bool any = false;
     fputs(worker ? ",\n{\"name\":" : "\n{\"name\":", out);
     write_worker_name(plan, worker, out);
-    fprintf(out, ",\"device\":\"%s\",\"threads\":%d,\"stages\":[", device->kind->name, device->threads);
+    fprintf(out, ",\"device\":\"%s\",\"threads\":%d", device->kind->name, device->threads);
+    if (gp_plan_processes(plan) > 1) fprintf(out, ",\"process\":%d", gp_plan_process_of(plan, worker));
+    fputs(",\"stages\":[", out);
     for (int s = 0; s < plan->stages->count; s++) {
         if (plan->stage[s].worker != worker) continue;
         fprintf(out, "%s%d", any ? "," : "", s);

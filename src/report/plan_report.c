@@ -155,6 +155,7 @@ static gp_status write_report(gp_report *report, gp_error *err) {
     choose_shown(report);
     write_header(report);
     write_stages(report);
+    GP_RETURN_IF_FAILED(gp_report_processes(report, err));
     gp_report_copies(report);
     GP_RETURN_IF_FAILED(gp_report_links(report, err));
     GP_RETURN_IF_FAILED(gp_report_memory(report, err));
@@ -165,12 +166,18 @@ static gp_status write_report(gp_report *report, gp_error *err) {
     gp_processors_warn(report->plan, true, report->out);
     gp_micro_batches_warn(report->plan, true, report->out);
     gp_idle_warn(report->plan, true, report->out);
+    gp_idle_process_warn(report->plan, true, report->out);
     return gp_report_end(report->out, "the report of the plan", err);
 }
 
-gp_status gp_plan_report(const gp_plan *plan, const gp_profile *profile, const gp_host_memory *host, FILE *out,
-                         gp_error *err) {
-    gp_report report = {.plan = plan, .profile = profile, .host = host, .out = out, .mini = gp_plan_largest_mini(plan)};
+gp_status gp_plan_report(const gp_plan *plan, const gp_profile *profile, const gp_host_memory *host,
+                         const size_t *memory, FILE *out, gp_error *err) {
+    gp_report report = {.plan = plan,
+                        .profile = profile,
+                        .host = host,
+                        .memory = memory,
+                        .out = out,
+                        .mini = gp_plan_largest_mini(plan)};
     gp_status status = write_report(&report, err);
     free(report.expected.busy);
     return status;

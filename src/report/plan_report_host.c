@@ -26,13 +26,16 @@ static void write_label(const gp_report *report, gp_host_kind kind) {
 
 void gp_report_host(const gp_report *report) {
     const gp_host_memory *host = report->host;
-    fputs("\nhost memory of the run (without the program and its libraries)\n", report->out);
+    bool alone = report->plan->processes == 1;
+    fprintf(report->out, "\nhost memory of %s (without the program and its libraries)\n",
+            alone ? "the run" : "process 0");
     for (int k = 0; k < GP_HOST_KINDS; k++) {
         if (host->bytes[k] == 0) continue;
         fputs("  ", report->out);
         write_label(report, (gp_host_kind)k);
         fprintf(report->out, "%*s\n", SIZE, gp_report_bytes(host->bytes[k]).text);
     }
-    fprintf(report->out, "  %-*s%*s\n", LABEL, "all of the run", SIZE, gp_report_bytes(host->planned).text);
+    fprintf(report->out, "  %-*s%*s\n", LABEL, alone ? "all of the run" : "all of the process", SIZE,
+            gp_report_bytes(host->planned).text);
     fprintf(report->out, "  %-*s%*zu\n", LABEL, "  in bytes", SIZE, host->planned);
 }

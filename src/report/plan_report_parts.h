@@ -21,6 +21,7 @@ typedef struct gp_report {
     const gp_plan *plan;
     const gp_profile *profile;  /* NULL: times are counted */
     const gp_host_memory *host; /* NULL: no run is planned */
+    const size_t *memory;       /* [process] of its host; NULL: not known */
     FILE *out;
     int mini; /* that schedule, copies and expectation are about */
     gp_expectation expected;
@@ -29,6 +30,8 @@ typedef struct gp_report {
     int largest, busiest; /* stages */
 } gp_report;
 
+/* Which process has which worker; nothing if there is one process. */
+GP_MUST_USE gp_status gp_report_processes(const gp_report *report, gp_error *err);
 void gp_report_copies(const gp_report *report);
 /* Nothing without links. */
 GP_MUST_USE gp_status gp_report_links(const gp_report *report, gp_error *err);

@@ -2,6 +2,8 @@
 
 #include <inttypes.h>
 
+#include "report/workers_text.h"
+
 static bool has_gpu(const gp_session *session) {
     for (int d = 0; d < session->config->pipeline.device_count; d++)
         if (!session->devices[d].kind->on_host) return true;
@@ -62,4 +64,17 @@ void gp_idle_warn(const gp_plan *plan, bool report, FILE *out) {
             " %s idle: replica %d of %d has no sample of a mini-batch of %" PRId64
             "; take fewer replicas, fewer micro_batches, or mini-batches of another size\n",
             count == 1 ? "is" : "are", its->replica, its->replicas, mini->samples);
+}
+
+void gp_idle_process_warn(const gp_plan *plan, bool report, FILE *out) {
+    int first = -1, count = 0;
+    for (int p = gp_plan_processes(plan) - 1; p >= 0; p--) {
+        if (gp_workers_count(plan, p) > 0) continue;
+        first = p;
+        count++;
+    }
+    if (count == 0) return;
+    fprintf(out, "%s process %d", report ? "warning     " : "warning:", first);
+    if (count > 1) fprintf(out, " and %d other%s", count - 1, count == 2 ? "" : "s");
+    fprintf(out, " %s no worker; start fewer, or give devices other ranks\n", count == 1 ? "has" : "have");
 }

@@ -18,5 +18,7 @@ void gp_processors_warn(const gp_plan *plan, bool report, FILE *out);
 void gp_micro_batches_warn(const gp_plan *plan, bool report, FILE *out);
 /* If replicas have no sample of the largest mini-batch. */
 void gp_idle_warn(const gp_plan *plan, bool report, FILE *out);
+/* If processes have no worker. */
+void gp_idle_process_warn(const gp_plan *plan, bool report, FILE *out);
 
 #endif

@@ -3,11 +3,13 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/memory.h"
 #include "layers/types.h"
 #include "timeline/steps.h"
 #include "plan/layer_ticks.h"
+#include "plan/loads.h"
 #include "plan/memory.h"
 #include "session/loaders.h"
 #include "session/session.h"
@@ -221,6 +223,32 @@ gp_status gp_host_memory_plan(const gp_session *session, const gp_trace_options 
     for (int k = 0; k < GP_HOST_KINDS; k++) out->planned = gp_size_plus(out->planned, out->bytes[k]);
     out->neighbours = neighbour_bytes(session);
     return GP_OK;
+}
+
+/* As if this were the session of another process: that has the same plan, but for the rank, opens no data that it does
+ * not load, and writes no timeline. */
+static gp_status plan_process(const gp_session *session, int rank, const gp_trace_options *trace, size_t *out,
+                              gp_error *err) {
+    gp_plan plan = *session->plan;
+    gp_session its = *session;
+    gp_host_memory host;
+    plan.rank = rank;
+    its.plan = &plan;
+    if (rank > 0 && !gp_plan_loads_any(&plan, rank)) its.train = its.eval = NULL;
+    GP_RETURN_IF_FAILED(gp_host_memory_plan(&its, rank == 0 ? trace : NULL, &host, err));
+    *out = host.planned;
+    return GP_OK;
+}
+
+gp_status gp_host_memory_processes(const gp_session *session, const gp_trace_options *trace, size_t **out,
+                                   gp_error *err) {
+    size_t *bytes = NULL;
+    gp_status status = GP_NEW(&bytes, session->plan->processes, err);
+    for (int p = 0; p < session->plan->processes && status == GP_OK; p++)
+        status = plan_process(session, p, trace, &bytes[p], err);
+    *out = status == GP_OK ? bytes : NULL;
+    if (status != GP_OK) free(bytes);
+    return status;
 }
 
 void gp_host_memory_measure(gp_host_memory *host) {

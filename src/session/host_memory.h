@@ -66,6 +66,9 @@ gp_shape gp_prediction_shape(const gp_session *session);
 /* For a session that is planned. GP_MEMORY. `trace`: the timeline that is asked for; NULL: none. */
 GP_MUST_USE gp_status gp_host_memory_plan(const gp_session *session, const gp_trace_options *trace, gp_host_memory *out,
                                           gp_error *err);
+/* The sum for each process of the run, which process 0 can tell; the caller frees it. GP_MEMORY. */
+GP_MUST_USE gp_status gp_host_memory_processes(const gp_session *session, const gp_trace_options *trace, size_t **out,
+                                               gp_error *err);
 /* Before the run begins: takes down what the program holds without it. From now on the process's peak is the run's. */
 void gp_host_memory_measure(gp_host_memory *host);
 /* GP_MEMORY if the run needs more than this machine, its control group or its address space leaves. */

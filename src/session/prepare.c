@@ -51,11 +51,6 @@ static gp_status open_data(gp_session *session, gp_error *err) {
     return GP_OK;
 }
 
-bool gp_session_loads(const gp_session *session) {
-    const gp_plan *plan = session->plan;
-    return gp_plan_loads(plan, plan->rank, GP_VALUE_INPUT) || gp_plan_loads(plan, plan->rank, GP_VALUE_TARGET);
-}
-
 /* All processes must have the same data. */
 static gp_status check_samples(const gp_source_config *source, int64_t samples, int64_t expected, gp_error *err) {
     if (samples == expected) return GP_OK;
@@ -67,7 +62,7 @@ static gp_status check_samples(const gp_source_config *source, int64_t samples, 
 /* A process that follows knows its stages by now. */
 static gp_status open_own_data(gp_session *session, gp_error *err) {
     const int64_t train = session->train_samples, eval = session->eval_samples;
-    if (!gp_session_loads(session)) return GP_OK;
+    if (!gp_plan_loads_any(session->plan, session->plan->rank)) return GP_OK;
     GP_RETURN_IF_FAILED(open_data(session, err));
     GP_RETURN_IF_FAILED(check_samples(&session->config->data.train, session->train_samples, train, err));
     return check_samples(&session->config->data.eval, session->eval_samples, eval, err);

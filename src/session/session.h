@@ -96,8 +96,6 @@ struct gp_session {
     int later_count;
 };
 
-/* Whether a stage of this process loads data. */
-bool gp_session_loads(const gp_session *session);
 /* The last step with this configuration. */
 int64_t gp_session_last(const gp_session *session);
 gp_run_length gp_session_length(const gp_session *session);

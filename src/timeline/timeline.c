@@ -60,12 +60,13 @@ static void list_stages(const gp_plan *plan, int worker, char text[STAGES_TEXT])
 static void name_tracks(const gp_plan *plan, gp_chrome *chrome, int worker) {
     static const char *const queues[] = {
         [GP_QUEUE_COMPUTE] = ": computes", [GP_QUEUE_IN] = ": receives", [GP_QUEUE_BACK] = ": receives gradients"};
-    char name[TRACK_TEXT + STAGES_TEXT], stages[STAGES_TEXT];
+    char name[TRACK_TEXT + STAGES_TEXT], stages[STAGES_TEXT], process[32] = "";
     list_stages(plan, worker, stages);
     const gp_device_spec *device = &plan->devices[worker];
+    if (plan->processes > 1) snprintf(process, sizeof process, ", process %d", plan->process[worker]);
     for (int q = 0; q < (has_queues(plan, worker) ? GP_QUEUES : 1); q++) {
-        snprintf(name, sizeof name, "worker %d (%s:%d), %s%s", worker, device->kind->name, device->index, stages,
-                 has_queues(plan, worker) ? queues[q] : "");
+        snprintf(name, sizeof name, "worker %d (%s:%d), %s%s%s", worker, device->kind->name, device->index, stages,
+                 process, has_queues(plan, worker) ? queues[q] : "");
         int track = track_of(plan, worker, (gp_queue)q);
         gp_chrome_name_track(chrome, track, track, name);
     }

@@ -6,6 +6,7 @@
 
 #include "config/tree.h"
 #include "pipeline/follow.h"
+#include "plan/loads.h"
 #include "session/loaders.h"
 #include "store/parts.h"
 #include "train/lookout.h"
@@ -165,7 +166,7 @@ static gp_status change(follower *f, gp_error *err) {
 static gp_status follow(follower *f, gp_error *err) {
     int64_t step = f->opening.step;
     for (bool goes_on = true; goes_on;) {
-        const gp_feed feed = {f, gp_session_loads(f->session) ? take : NULL, answer};
+        const gp_feed feed = {f, gp_plan_loads_any(f->session->plan, f->session->plan->rank) ? take : NULL, answer};
         GP_RETURN_IF_FAILED(open_run(f, step, err));
         GP_RETURN_IF_FAILED(gp_run_follow(f->run, &feed, &goes_on, err));
         close_run(f);

@@ -11,10 +11,10 @@
 #include "base/finite.h"
 #include "base/memory.h"
 #include "base/printable.h"
-#include "process/processes.h"
 #include "profile/profile_words.h"
 #include "report/plan_report.h"
 #include "report/warnings.h"
+#include "report/workers_text.h"
 
 enum { WARNING = 8000 };
 
@@ -46,7 +46,18 @@ static void print_source(const gp_session *session) {
     free(source);
 }
 
-void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_session *session, const char *folder) {
+/* Of many processes the first few. */
+static void print_processes(const gp_plan *plan, const gp_processes *processes) {
+    enum { MOST = 8 };
+    printf("%d processes, connected by %s\n", plan->processes, gp_processes_library());
+    for (int p = 0; p < plan->processes && p < MOST; p++)
+        printf("  process %d (host %s): worker%s %s\n", p, gp_processes_host(processes, p),
+               gp_workers_count(plan, p) == 1 ? "" : "s", gp_workers_text(plan, p).text);
+    if (plan->processes > MOST) printf("  …\n");
+}
+
+void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_session *session,
+                       const gp_processes *processes, const char *folder) {
     *progress = (gp_progress){
         .verbosity = verbosity, .ticker = gp_ticker_on(stdout), .steps = session->steps, .began = gp_now()};
     if (verbosity == GP_QUIET) return;
@@ -66,14 +77,14 @@ void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_s
            gp_schedule_kind_name(pipeline->schedule.kind), micro_batches, micro_batches == 1 ? "" : "es",
            gp_plan_checkpoint_text(checkpoint, session->plan), gp_bytes_text(bytes, arena),
            pipeline->stages == pipeline->entry_count ? "stage" : "worker");
-    if (session->plan->processes > 1)
-        printf("%d processes, connected by %s\n", session->plan->processes, gp_processes_library());
+    if (processes) print_processes(session->plan, processes);
     print_source(session);
     gp_precision_advise(session, false, stdout);
     if (verbosity != GP_VERBOSE) { /* else the plan says it */
         gp_processors_warn(session->plan, false, stdout);
         gp_micro_batches_warn(session->plan, false, stdout);
         gp_idle_warn(session->plan, false, stdout);
+        gp_idle_process_warn(session->plan, false, stdout);
     }
     gp_print(stdout, "run folder: %s\n", folder);
     fflush(stdout);

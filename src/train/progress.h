@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "base/ticker.h"
+#include "process/processes.h"
 #include "session/session.h"
 #include "train/first_step.h"
 #include "train/metrics.h"
@@ -29,7 +30,9 @@ typedef struct gp_progress {
 enum { GP_LOSS_TEXT = 32 };
 const char *gp_loss_text(char buffer[GP_LOSS_TEXT], double loss);
 
-void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_session *session, const char *folder);
+/* processes NULL: the run is alone. */
+void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_session *session,
+                       const gp_processes *processes, const char *folder);
 /* The run goes on after `step`, from the snapshot at `path`. */
 void gp_progress_resume(gp_progress *progress, int64_t step, const char *path);
 void gp_progress_step(gp_progress *progress, const gp_step_record *record);

@@ -52,7 +52,7 @@ gp_status gp_train(gp_session *session, const gp_train_options *options, gp_erro
                     .options = options,
                     .reached = {.accuracy = -1, .evaluated = -1, .best_step = -1},
                     .saved = -1};
-    gp_progress_start(&t.progress, options->verbosity, session, options->folder);
+    gp_progress_start(&t.progress, options->verbosity, session, options->processes, options->folder);
     bool silent = options->verbosity == GP_QUIET || session->steps == 0;
     t.progress.watch = gp_first_step_watch(session, silent ? NULL : stdout, options->patience);
     gp_status status = gp_trainer_start(&t, err);

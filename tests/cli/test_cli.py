@@ -650,6 +650,9 @@ class Replicas(Group):
         plan = json.loads(self.expect(["--plan", "--json", "c.yaml", *more, "--set", "pipeline.links=" + links], 0).out)
         self.assertNotIn("links", plain)
         self.assertEqual((plan["processes"], plan["hosts"]), (4, 2))
+        # Each replica has two processes: one for each stage.
+        self.assertEqual([(worker["stages"], worker["process"]) for worker in plan["workers"]], [([0], 0), ([1], 2), ([2], 1), ([3], 3)])
+        self.assertNotIn("process", plain["workers"][0])
         process, host, network = plan["links"]
         self.assertEqual([link["link"] for link in plan["links"]], ["process", "host", "network"])
         self.assertEqual((process["copies"], process["bytes"]), (0, 0))
@@ -668,6 +671,7 @@ class Replicas(Group):
         self.assertLess(plain["programs"][0]["step_ms"], plan["programs"][0]["step_ms"])
         out = self.expect(["--plan", "c.yaml", *more, "--set", "pipeline.links=" + links], 0).out
         self.assertIn("\nlinks, of a mini-batch: 4 workers in 4 processes on 2 hosts\n", out)
+        self.assertRegex(out, r"\nprocesses\n  process  workers +arenas\n        0  0 +\S+ KiB\n        1  2 +\S+ KiB\n        2  1 +\S+ KiB\n        3  3 +\S+ KiB\n")
         self.assertRegex(out, r"\n  between hosts +100 µs, 1 MB/s, shared +\d+ +[\d.]+ KiB  (into|out of) host [01]: [\d.]+ KiB, [\d.]+ ms\n")
         one = self.train_on("[[cpu, cpu], [cpu, cpu]]")
         self.assertEqual(read_model(self.train_on("[[cpu, cpu], [cpu, cpu]]", "--set", "pipeline.links=" + links)), read_model(one))

@@ -90,13 +90,13 @@ class Launched(Runs):
         super().setUpClass()
         cls.single = {}
 
-    def launch(self, folder, *parts, prefix=(), environment=None):
+    def launch(self, folder, *parts, prefix=(), environment=None, quiet=True):
         """mpirun with parts of (processes, arguments)."""
         command = ["mpirun", "--bind-to", "none"]
         for i, (processes, arguments) in enumerate(parts):
             command += [":"] if i else []
             command += ["-np", str(processes), *(prefix if i == len(parts) - 1 else ())]
-            command += [OPTIONS.program, "-q", "-o", folder, *arguments]
+            command += [OPTIONS.program, *(["-q"] if quiet else []), "-o", folder, *arguments]
         process = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True, env={**os.environ, **LAUNCHER, **self.more, **(environment or {})})
         self.addCleanup(self.finish, process)
@@ -299,6 +299,23 @@ class Bits(Launched):
             names.append(collections.Counter((event["pid"], event["tid"], event["name"]) for event in events))
         self.assertGreaterEqual(len({key[:2] for key in names[0]}), 4)
         self.assertEqual(names[1], names[0])
+        tracks = [event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "thread_name"]
+        self.assertEqual(tracks[:4], ["worker %d (cpu:0), stage %d, process %d" % (w, w, p) for w, p in enumerate((0, 0, 1, 2))])
+        self.assertEqual([worker["process"] for worker in trace["otherData"]["plan"]["workers"]], [0, 0, 1, 2])
+
+    def test_it_says_which_process_has_which_worker(self):
+        host = os.uname().nodename
+        process = self.launch(self.run_folder, (3, ["--force", "c.yaml", *sets(FOUR)]), quiet=False)
+        status, said, out = self.end(process)
+        self.assertEqual(status, 0, out)
+        self.assertIn("\n  process 0 (host %s): workers 0, 1\n  process 1 (host %s): worker 2\n  process 2 (host %s): worker 3\n" %
+                      (host, host, host), out)
+        process = self.launch(self.run_folder, (2, ["--plan", "c.yaml", "--set", "pipeline.devices=[{cpu: {rank: 1}}, {cpu: {rank: 1}}]"]), quiet=False)
+        status, said, out = self.end(process)
+        self.assertEqual(status, 0, out)
+        self.assertRegex(out, r"(?m)^        0  none +0 B +[0-9.]+ [KM]iB$")
+        self.assertRegex(out, r"(?m)^        1  0, 1 +[0-9.]+ [KM]iB +[0-9.]+ [KM]iB$")
+        self.assertRegex(out, r"(?m)^warning      process 0 has no worker; start fewer, or give devices other ranks$")
 
 
 class Data(Launched):

@@ -132,7 +132,7 @@ static gp_status report(const gp_plan *plan, gp_error *err) {
     gp_programs *programs = NULL;
     FILE *out = fopen("/dev/null", "w");
     if (!out) return gp_fail(err, GP_IO, "the scenario's own");
-    gp_status status = gp_plan_report(plan, NULL, NULL, out, err);
+    gp_status status = gp_plan_report(plan, NULL, NULL, NULL, out, err);
     if (fclose(out) != 0 && status == GP_OK) status = gp_fail(err, GP_IO, "the scenario's own");
     if (status == GP_OK) status = gp_programs_write(plan->minis[0].programs, &text, err);
     if (status == GP_OK) status = gp_programs_read(text, "text", &programs, err);

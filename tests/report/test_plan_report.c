@@ -43,12 +43,12 @@ typedef struct planned {
     char *report;
 } planned;
 
-static void write_report(planned *p) {
+static void write_report(planned *p, const size_t *memory) {
     gp_error err = {0};
     size_t bytes = 0;
     FILE *out = open_memstream(&p->report, &bytes);
     assert_non_null(out);
-    if (gp_plan_report(p->plan, NULL, NULL, out, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_plan_report(p->plan, NULL, NULL, memory, out, &err) != GP_OK) fail_msg("%s", err.text);
     assert_int_equal(fclose(out), 0);
 }
 
@@ -80,7 +80,7 @@ static planned make(const char *model, setup its) {
     if (gp_plan_create(&request, &p.plan, &err) != GP_OK) fail_msg("%s", err.text);
     free(layers);
     free(devices);
-    write_report(&p);
+    write_report(&p, NULL);
     return p;
 }
 
@@ -371,9 +371,78 @@ static void test_full_disk(void **state) {
     if (!full) skip();
     planned p = make(picture_model, (setup){&gp_ref_kind, 2, 4, GP_CHECKPOINT_NEVER, false, 0});
     gp_error err = {0};
-    assert_int_equal(gp_plan_report(p.plan, NULL, NULL, full, &err), GP_IO);
+    assert_int_equal(gp_plan_report(p.plan, NULL, NULL, NULL, full, &err), GP_IO);
     assert_string_equal(err.text, "the report of the plan could not be written");
     fclose(full);
+    release(&p);
+}
+
+/* The workers of a plan, each in the process that `processes` says, and a report of it. */
+static planned deal(int workers, const int *process, int processes, const size_t *memory) {
+    char *text = chain(2 * workers);
+    planned p = make(text, (setup){&gp_ref_kind, workers, 2, GP_CHECKPOINT_NEVER, false, 0});
+    free(text);
+    memcpy(p.plan->process, process, (size_t)workers * sizeof *process);
+    p.plan->processes = processes;
+    free(p.report);
+    write_report(&p, memory);
+    check_lines(p.report);
+    return p;
+}
+
+static void expect_process(const planned *p, int process, const char *workers, const char *host) {
+    char arenas[32], wanted[256];
+    size_t bytes = 0;
+    for (int w = 0; w < p->plan->workers; w++) bytes += p->plan->process[w] == process ? p->plan->arena[w] : 0;
+    int wide = (int)(strlen(workers) - strspn(workers, "0123456789, none") > 2 ? 2 : 0); /* "…" is three bytes */
+    snprintf(wanted, sizeof wanted, "  %7d  %-*s%14s%s", process, 40 + wide, workers, gp_bytes_text(arenas, bytes),
+             host);
+    expect_line(p, wanted);
+}
+
+static void test_processes(void **state) {
+    (void)state;
+    const int two[] = {1, 1, 1, 0};
+    const size_t memory[] = {3 << 20, 5 << 20};
+    planned p = deal(4, two, 2, NULL);
+    expect_line(&p, "  process  workers                                         arenas");
+    expect_process(&p, 0, "3", "");
+    expect_process(&p, 1, "0 … 2", "");
+    release(&p);
+    p = deal(4, two, 2, memory);
+    expect_line(&p, "  process  workers                                         arenas   host memory");
+    expect_process(&p, 0, "3", "      3.00 MiB");
+    expect_process(&p, 1, "0 … 2", "      5.00 MiB");
+    assert_null(strstr(p.report, "\nwarning "));
+    release(&p);
+    const int apart[] = {0, 2, 0, 2, 2, 0, 0, 0};
+    p = deal(8, apart, 4, NULL);
+    expect_process(&p, 0, "0, 2, 5 … 7", "");
+    expect_process(&p, 1, "none", "");
+    expect_process(&p, 2, "1, 3, 4", "");
+    expect_line(&p, "warning      process 1 and 1 other have no worker; start fewer, or give devices other ranks");
+    release(&p);
+    p = deal(8, (int[8]){0}, 1, NULL);
+    assert_null(strstr(p.report, "\nprocesses"));
+    release(&p);
+}
+
+/* Of many processes the first two, the last, and the one that takes most. */
+static void test_many_processes(void **state) {
+    (void)state;
+    int process[40];
+    size_t memory[20] = {[13] = 7 << 20};
+    for (int w = 0; w < 40; w++) process[w] = w % 20;
+    planned p = deal(40, process, 20, memory);
+    const char *at = strstr(p.report, "\nprocesses\n"), *end = at ? strstr(at, "\n\n") : NULL;
+    assert_non_null(end);
+    int lines = 0;
+    for (; at < end; at++) lines += *at == '\n';
+    assert_int_equal(lines, 8); /* two of the head, four processes, two gaps */
+    expect_process(&p, 0, "0, 20", "           0 B");
+    expect_process(&p, 1, "1, 21", "           0 B");
+    expect_process(&p, 13, "13, 33", "      7.00 MiB");
+    expect_process(&p, 19, "19, 39", "           0 B");
     release(&p);
 }
 
@@ -402,6 +471,8 @@ int main(void) {
         cmocka_unit_test(test_beside),
         cmocka_unit_test(test_all_stages),
         cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_processes),
+        cmocka_unit_test(test_many_processes),
         cmocka_unit_test(test_long_pipelines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

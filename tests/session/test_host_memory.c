@@ -133,6 +133,30 @@ static void a_process_reserves_for_what_it_loads(void **state) {
     }
 }
 
+/* Process 0 knows what each of the others finds out by itself. */
+static void process_0_knows_what_each_takes(void **state) {
+    (void)state;
+    const int64_t samples[] = {50, 14};
+    const char *const *changes =
+        FIXTURE_CHANGES("pipeline.devices=[{cpu: {rank: 0}}, {cpu: {rank: 1}}, {cpu: {rank: 2}}, {cpu: {rank: 2}}]",
+                        "pipeline.balance=[3, 2, 2, 1]", "data.threads=3");
+    gp_error err = {0};
+    size_t *bytes = NULL;
+    gp_session *first = open_with(&(gp_session_options){.processes = 3}, changes);
+    if (gp_host_memory_processes(first, NULL, &bytes, &err) != GP_OK) fail_msg("%s", err.text);
+    assert_int_equal(bytes[0], first->host.planned);
+    for (int rank = 1; rank < 3; rank++) {
+        const gp_session_options options = {.processes = 3, .rank = rank, .data_samples = samples};
+        gp_session *session = open_with(&options, changes);
+        assert_int_equal(bytes[rank], session->host.planned);
+        gp_session_close(&session);
+    }
+    assert_true(bytes[0] != bytes[1] && bytes[1] != bytes[2]);
+    assert_int_equal(first->plan->rank, 0);
+    free(bytes);
+    gp_session_close(&first);
+}
+
 /* Three processes; the arenas of those on the same machine count. */
 static void neighbours_are_those_on_the_machine(void **state) {
     (void)state;
@@ -344,7 +368,7 @@ static void the_report_has_a_line_for_each(void **state) {
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
     assert_non_null(out);
-    if (gp_plan_report(session->plan, NULL, &session->host, out, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_plan_report(session->plan, NULL, &session->host, NULL, out, &err) != GP_OK) fail_msg("%s", err.text);
     assert_int_equal(fclose(out), 0);
     assert_non_null(strstr(text, "\nhost memory of the run (without the program and its libraries)\n"
                                  "  arenas of CPU workers "));
@@ -387,6 +411,7 @@ int main(void) {
         cmocka_unit_test(what_a_run_lacks_takes_nothing),
         cmocka_unit_test(each_loader_has_the_size_of_its_data),
         cmocka_unit_test(a_process_reserves_for_what_it_loads),
+        cmocka_unit_test(process_0_knows_what_each_takes),
         cmocka_unit_test(neighbours_are_those_on_the_machine),
         cmocka_unit_test(a_timeline_is_planned),
         cmocka_unit_test(a_prediction_holds_a_mini_batch),

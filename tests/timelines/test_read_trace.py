@@ -42,6 +42,10 @@ class Content(Case):
         devices = ["cuda:0", "cpu:0", "cuda:1", "cpu:0", "cuda:0"]
         self.assertEqual(unique_names(devices, range(5)), ["cuda:0 (worker 0)", "cpu:0", "cuda:1", "cpu:1", "cuda:0 (worker 4)"])
 
+    def test_tracks_of_several_processes(self):
+        events = draw({"worker 0 (cpu:0), stages 0, 2, process 0": "ab..", "worker 1 (cpu:0), stage 1, process 1": "..cs"}, CPU_NAMES)
+        self.assertEqual([(it.name, it.stages) for it in read(self.trace(events)).workers], [("cpu:0", (0, 2)), ("cpu:1", (1,))])
+
     def test_stages_of_a_long_list_come_from_the_instructions(self):
         events = draw({"worker 0 (cpu:0), stages 0 … 4": "ab"}, {"a": "F s0 m0", "b": "F s4 m0"})
         self.assertEqual(read(self.trace(events)).workers[0].stages, (0, 4))

@@ -132,9 +132,9 @@ static void the_start_says_what_is_trained(void **state) {
     size_t largest = more->plan->arena[0] > more->plan->arena[1] ? more->plan->arena[0] : more->plan->arena[1];
     gp_bytes_text(bytes[1], largest);
     begin();
-    gp_progress_start(&progress, GP_QUIET, one, "runs/a");
-    gp_progress_start(&progress, GP_NORMAL, one, "runs/a");
-    gp_progress_start(&progress, GP_NORMAL, more, "runs/b");
+    gp_progress_start(&progress, GP_QUIET, one, NULL, "runs/a");
+    gp_progress_start(&progress, GP_NORMAL, one, NULL, "runs/a");
+    gp_progress_start(&progress, GP_NORMAL, more, NULL, "runs/b");
     snprintf(wanted, sizeof wanted,
              "8 layers, 1139 parameters; 1 stage [8], schedule gpipe, 1 micro-batch, checkpoint never; at most %s per "
              "stage\n"
@@ -146,8 +146,8 @@ static void the_start_says_what_is_trained(void **state) {
     expect(wanted, "");
     more->plan->processors = 1;
     begin();
-    gp_progress_start(&progress, GP_QUIET, more, "runs/b");
-    gp_progress_start(&progress, GP_NORMAL, more, "runs/b");
+    gp_progress_start(&progress, GP_QUIET, more, NULL, "runs/b");
+    gp_progress_start(&progress, GP_NORMAL, more, NULL, "runs/b");
     snprintf(
         wanted, sizeof wanted,
         "8 layers, 1139 parameters; 2 stages [3, 5], schedule gpipe, 4 micro-batches, checkpoint except_last; at "
@@ -160,7 +160,7 @@ static void the_start_says_what_is_trained(void **state) {
     one->plan->devices[0].threads = 2;
     one->plan->processors = 1;
     begin();
-    gp_progress_start(&progress, GP_NORMAL, one, "runs/a");
+    gp_progress_start(&progress, GP_NORMAL, one, NULL, "runs/a");
     snprintf(wanted, sizeof wanted,
              "8 layers, 1139 parameters; 1 stage [8], schedule gpipe, 1 micro-batch, checkpoint never; at most %s per "
              "stage\n"
