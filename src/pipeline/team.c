@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "pipeline/clock_offset.h"
 #include "pipeline/far.h"
 #include "pipeline/follow.h"
 #include "pipeline/team_internal.h"
@@ -63,20 +64,17 @@ void gp_team_close(gp_run *run) {
 
 /* ---- the clocks of the processes --------------------------------------------------------------------------------- */
 
-/* The clock of a process, from the exchange that took the least time: it lies in its middle. */
 static gp_status find_offset(gp_run *run, int process, int64_t *out, gp_error *err) {
-    uint64_t least = UINT64_MAX;
+    gp_clock_range range = gp_clock_range_open();
     for (int round = 0; round < GP_ALIGN_ROUNDS; round++) {
         uint64_t theirs, began = gp_clock();
         GP_RETURN_IF_FAILED(gp_wire_send_now(run->wire, process, gp_team_tag_of(run, GP_TAG_CLOCK), &began,
                                              sizeof began, &run->cancel, err));
         GP_RETURN_IF_FAILED(gp_wire_receive_now(run->wire, process, gp_team_tag_of(run, GP_TAG_CLOCK), &theirs,
                                                 sizeof theirs, &run->cancel, err));
-        uint64_t took = gp_clock() - began;
-        if (took >= least) continue;
-        least = took;
-        *out = (int64_t)(theirs - began - took / 2);
+        gp_clock_range_narrow(&range, began, theirs, gp_clock());
     }
+    *out = gp_clock_range_offset(&range);
     return GP_OK;
 }
 
@@ -93,9 +91,10 @@ gp_status gp_team_tell_clock(gp_run *run, gp_error *err) {
 }
 
 static gp_status align_clocks(gp_run *run, gp_error *err) {
-    GP_RETURN_IF_FAILED(GP_NEW(&run->team->offsets, run->plan->processes, err));
-    for (int p = 1; p < run->plan->processes; p++)
-        GP_RETURN_IF_FAILED(find_offset(run, p, &run->team->offsets[p], err));
+    gp_team *team = run->team;
+    if (!team->offsets) GP_RETURN_IF_FAILED(GP_NEW(&team->offsets, run->plan->processes, err));
+    for (int p = 1; p < run->plan->processes; p++) GP_RETURN_IF_FAILED(find_offset(run, p, &team->offsets[p], err));
+    team->aligned = gp_clock();
     return GP_OK;
 }
 
@@ -103,7 +102,8 @@ static gp_status align_clocks(gp_run *run, gp_error *err) {
 
 static uint32_t flags_of(const gp_run *run, gp_call_kind kind) {
     if (!run->recorder || (kind != GP_CALL_STEP && kind != GP_CALL_DIAGNOSE)) return 0;
-    return GP_CALL_RECORDS | (run->recorder->ticks ? GP_CALL_TICKS : 0) | (run->team->offsets ? 0 : GP_CALL_ALIGNS);
+    bool aligned = run->team->offsets && gp_clock() - run->team->aligned < GP_ALIGN_NANOSECONDS;
+    return GP_CALL_RECORDS | (run->recorder->ticks ? GP_CALL_TICKS : 0) | (aligned ? 0 : GP_CALL_ALIGNS);
 }
 
 static gp_status list_entries(gp_run *run, const gp_tensor_copy *copies, int count, gp_error *err) {

@@ -20,7 +20,10 @@ typedef enum gp_team_tag {
     GP_TAG_COUNT,
     GP_TEAM_TAGS
 } gp_team_tag;
-enum { GP_ALIGN_ROUNDS = 8 };
+enum {
+    GP_ALIGN_ROUNDS = 32,             /* messages there and back with each of the others */
+    GP_ALIGN_NANOSECONDS = 1000000000 /* between two alignments: clocks drift by some microseconds meanwhile */
+};
 
 /* What goes to one of the others. */
 typedef struct gp_outgoing {
@@ -36,6 +39,7 @@ struct gp_team {
     gp_recorder *recorder; /* of a process that follows */
     bool over;             /* process 0 has called for the end */
     int64_t *offsets;      /* [process] its clock less that of process 0; NULL: not known yet */
+    uint64_t aligned;      /* when that was found out (gp_clock) */
 };
 
 static inline uint32_t gp_team_tag_of(const gp_run *run, gp_team_tag which) {

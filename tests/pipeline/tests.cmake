@@ -24,6 +24,7 @@ target_sources(test_mutants PRIVATE ${schedule}/interpreter.c ${schedule}/mutate
                ${CMAKE_CURRENT_LIST_DIR}/wrapper.c ${CMAKE_CURRENT_LIST_DIR}/shadow.c
                ${CMAKE_CURRENT_LIST_DIR}/shadow_rules.c ${CMAKE_CURRENT_LIST_DIR}/shadow_ops.c
                ${CMAKE_CURRENT_LIST_DIR}/../plan/touches.c)
+gp_test(clock_offset "unit" 60 gp_pipeline)
 gp_test(notes "unit;pipeline" 60 gp_pipeline gp_ref)
 target_sources(test_notes PRIVATE ${CMAKE_CURRENT_LIST_DIR}/harness.c)
 set_tests_properties(mixed PROPERTIES LABELS "pipeline;threads;machine")
