@@ -36,6 +36,9 @@ GP_MUST_USE gp_status gp_run_answers(gp_run *run, gp_error *failure, gp_error *e
 /* All processes: reads tensors of which any of them has parts into the memory of process `home`; the others give no
  * memory. */
 GP_MUST_USE gp_status gp_run_gather(gp_run *run, const gp_tensor_copy *copies, int count, int home, gp_error *err);
+/* All processes: writes tensors in the memory of process `home` to all workers that have them, or parts of them; the
+ * others give no memory. gp_run_refresh follows. */
+GP_MUST_USE gp_status gp_run_spread(gp_run *run, const gp_tensor_copy *copies, int count, int home, gp_error *err);
 /* The process that keeps a parameter and its states in files: that of one of its replicas. */
 int gp_run_home(const gp_plan *plan, int param);
 /* Process 0: the run is over. Waits until the others have been told. gp_run_destroy does it, too. */

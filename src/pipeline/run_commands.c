@@ -194,14 +194,22 @@ int gp_run_home(const gp_plan *plan, int param) {
     return plan->process[plan->stage[stage->stage + replica].worker];
 }
 
-gp_status gp_run_gather(gp_run *run, const gp_tensor_copy *copies, int count, int home, gp_error *err) {
+static gp_status copy_with(gp_run *run, bool in, const gp_tensor_copy *copies, int count, int home, gp_error *err) {
     gp_block *blocks = NULL;
     size_t used = 0;
     GP_RETURN_IF_FAILED(check_rest(run, err));
-    gp_status status = list_blocks(run, false, copies, count, home, &blocks, &used, err);
-    if (status == GP_OK) status = gp_team_copy(run, false, blocks, used, home, err);
+    gp_status status = list_blocks(run, in, copies, count, home, &blocks, &used, err);
+    if (status == GP_OK) status = gp_team_copy(run, in, blocks, used, home, err);
     free(blocks);
     return gp_team_settle(run, status, err);
+}
+
+gp_status gp_run_gather(gp_run *run, const gp_tensor_copy *copies, int count, int home, gp_error *err) {
+    return copy_with(run, false, copies, count, home, err);
+}
+
+gp_status gp_run_spread(gp_run *run, const gp_tensor_copy *copies, int count, int home, gp_error *err) {
+    return copy_with(run, true, copies, count, home, err);
 }
 
 static gp_status copy_params(gp_run *run, bool in, const gp_tensor_copy *copies, int count, gp_error *err) {

@@ -122,7 +122,8 @@ static void plan_state(const gp_session *session, gp_host_memory *out) {
     if (session->options.weights) {
         out->bytes[GP_HOST_PREDICTION] = prediction_bytes(session);
     } else {
-        if (copies_state(session)) out->bytes[GP_HOST_STATE] = gp_state_bytes(plan);
+        if (copies_state(session))
+            out->bytes[GP_HOST_STATE] = plan->processes > 1 ? gp_state_own_bytes(plan) : gp_state_bytes(plan);
         tensors *= 1 + (size_t)plan->update.states;
     }
     out->bytes[GP_HOST_HEADERS] = gp_size_times(tensors, HEADER_ENTRY);

@@ -10,8 +10,8 @@
 #include "store/snapshot.h"
 
 /* Questions of process 0 (gp_run_ask): whether the process sees the run folder, whose token is `number`; to write its
- * part of step `number`. */
-enum { GP_ASK_SEES, GP_ASK_SAVE };
+ * part of step `number`; to hold its part of the state, and to give it to the next run (store/held.h). */
+enum { GP_ASK_SEES, GP_ASK_SAVE, GP_ASK_HOLD, GP_ASK_GIVE };
 
 /* All processes: writes this one's part; takes part in reading those of the others, whatever becomes of its own.
  * `reached` and `config`: process 0's; NULL for the others. *ran: the failure is not the run's. GP_NUMERIC: a tensor is

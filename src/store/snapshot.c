@@ -14,6 +14,7 @@
 
 #include "base/finite.h"
 #include "base/memory.h"
+#include "pipeline/follow.h"
 #include "store/params.h"
 
 static const char version[] = "2", older_version[] = "1";
@@ -37,10 +38,20 @@ static size_t place_bytes(const gp_plan *plan, int param) {
     return gp_align_up(find_param(plan, param)->bytes, GP_ALIGNMENT);
 }
 
+static size_t bytes_with_states(const gp_plan *plan, int param) {
+    return gp_size_times(place_bytes(plan, param), 1 + (size_t)states_of(plan, param));
+}
+
 size_t gp_state_bytes(const gp_plan *plan) {
     size_t sum = 0;
+    for (int p = 0; p < plan->graph->param_count; p++) sum = gp_size_plus(sum, bytes_with_states(plan, p));
+    return sum;
+}
+
+size_t gp_state_own_bytes(const gp_plan *plan) {
+    size_t sum = 0;
     for (int p = 0; p < plan->graph->param_count; p++)
-        sum = gp_size_plus(sum, gp_size_times(place_bytes(plan, p), 1 + (size_t)states_of(plan, p)));
+        if (gp_run_home(plan, p) == plan->rank) sum = gp_size_plus(sum, bytes_with_states(plan, p));
     return sum;
 }
 
@@ -88,6 +99,14 @@ void gp_state_layout_fini(gp_state_layout *layout) {
 
 void gp_state_layout_place(gp_state_layout *layout, char *block) {
     for (int i = 0; i < layout->count; i++) {
+        layout->items[i].data = layout->copies[i].host = block;
+        block += place_bytes(layout->plan, layout->copies[i].param);
+    }
+}
+
+void gp_state_layout_place_own(gp_state_layout *layout, char *block) {
+    for (int i = 0; i < layout->count; i++) {
+        if (gp_run_home(layout->plan, layout->copies[i].param) != layout->plan->rank) continue;
         layout->items[i].data = layout->copies[i].host = block;
         block += place_bytes(layout->plan, layout->copies[i].param);
     }

@@ -46,8 +46,11 @@ GP_MUST_USE gp_status gp_state_layout_init(gp_state_layout *layout, const gp_pla
 void gp_state_layout_fini(gp_state_layout *layout);
 /* Gives each tensor its place in a block of layout->bytes. */
 void gp_state_layout_place(gp_state_layout *layout, char *block);
-/* What a copy of the run's state takes; SIZE_MAX: no size. */
+/* The same for the tensors that the plan's process keeps (gp_run_home), in a block of gp_state_own_bytes. */
+void gp_state_layout_place_own(gp_state_layout *layout, char *block);
+/* What a copy of the run's state takes, and of the tensors that the plan's process keeps; SIZE_MAX: no size. */
 size_t gp_state_bytes(const gp_plan *plan);
+size_t gp_state_own_bytes(const gp_plan *plan);
 /* Whether the first `count` tensors of a layout with places are finite. GP_NUMERIC names the first that is not: layer,
  * tensor, how much of it. */
 GP_MUST_USE gp_status gp_state_check_finite(const gp_state_layout *layout, int count, gp_error *err);

@@ -8,6 +8,7 @@
 #include "pipeline/follow.h"
 #include "plan/loads.h"
 #include "session/loaders.h"
+#include "store/held.h"
 #include "store/parts.h"
 #include "train/lookout.h"
 #include "train/opening.h"
@@ -19,6 +20,7 @@ typedef struct follower {
     gp_phase *phase; /* of the configuration that holds, or comes to hold */
     gp_session *session;
     gp_run *run;
+    gp_held *held; /* between two configurations */
     gp_train_lookout lookout;
     gp_loader *training, *evaluation; /* NULL: none, or not needed */
     bool evaluates;                   /* the evaluation's loader has begun */
@@ -77,6 +79,13 @@ static gp_status take(void *context, bool training, int64_t epoch, int64_t index
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */
 
+static gp_status give_held(follower *f, gp_error *err) {
+    if (!f->held) return gp_fail(err, GP_INTERNAL, "process 0 asks for a state that this process does not hold");
+    gp_status status = gp_held_give(f->held, f->run, f->session->plan, err);
+    gp_held_destroy(&f->held);
+    return status;
+}
+
 static gp_status answer(void *context, int question, int64_t number, gp_error *err) {
     follower *f = context;
     bool ran;
@@ -89,6 +98,8 @@ static gp_status answer(void *context, int question, int64_t number, gp_error *e
         if (status != GP_OK && !ran) (void)gp_cancel_raise(gp_run_cancel(f->run), err);
         return status;
     }
+    case GP_ASK_HOLD: return gp_held_take(f->run, f->session->plan, &f->held, err);
+    case GP_ASK_GIVE: return give_held(f, err);
     default: return gp_fail(err, GP_INTERNAL, "process 0 asks what this process does not know");
     }
 }
@@ -193,6 +204,7 @@ gp_status gp_follow(gp_processes *processes, gp_error *err) {
         status = gp_error_context(err, "process %d: ", gp_processes_wire(processes)->rank);
     if (status != GP_OK) gp_processes_fail(processes, err); /* before closing, which takes time */
     close_run(&f);
+    gp_held_destroy(&f.held);
     gp_session_close(&f.session);
     gp_opening_fini(&f.opening);
     free(f.phase);

@@ -64,6 +64,7 @@ gp_status gp_train(gp_session *session, const gp_train_options *options, gp_erro
     gp_loader_destroy(&t.training);
     gp_loader_destroy(&t.evaluation);
     gp_saver_destroy(&t.saver);
+    gp_held_destroy(&t.held);
     gp_trainer_end_run(&t);
     gp_account_close(&t.account);
     return status;

@@ -5,14 +5,6 @@
 #include "pipeline/follow.h"
 #include "train/trainer_internal.h"
 
-/* The saver carries a copy of the state over. It is planned for, and the loaders' memory is free by then. */
-static gp_status take_state(gp_trainer *t, gp_error *err) {
-    gp_loader_destroy(&t->training);
-    gp_loader_destroy(&t->evaluation);
-    t->weights = false; /* nothing can save them */
-    return gp_saver_take(t->saver, t->run, err);
-}
-
 /* What else ends with the configuration. */
 static void close_parts(gp_trainer *t) {
     gp_trainer_end_run(t);
@@ -76,7 +68,7 @@ gp_status gp_trainer_change(gp_trainer *t, gp_error *err) {
     const gp_change *change = &t->session->whole->changes[t->session->changes];
     GP_RETURN_IF_FAILED(save_before(t, change->step, err));
     close_timeline(t);
-    gp_status status = take_state(t, err);
+    gp_status status = gp_trainer_take_state(t, err);
     if (status == GP_OK) status = gp_run_announce_next(t->run, err);
     close_parts(t);
     if (status == GP_OK) status = open_next(t, err);

@@ -11,6 +11,7 @@
 #include "pipeline/diagnose.h"
 #include "report/account.h"
 #include "settings/rate.h"
+#include "store/held.h"
 #include "store/saver.h"
 #include "train/lookout.h"
 #include "train/trainer.h"
@@ -46,6 +47,7 @@ typedef struct gp_trainer {
     bool best_differs;  /* best.safetensors was found to be another evaluation's, or gone, when the run was resumed */
     char libraries[GP_LIBRARIES_TEXT]; /* of the run's devices */
     gp_saver *saver;
+    gp_held *held;   /* of a run of several processes, between two configurations */
     int64_t saved;   /* step of the snapshot of where the run is; −1: none */
     double saved_at; /* when; seconds of a monotonic clock */
     bool shared;     /* all processes see the run folder */
@@ -91,6 +93,9 @@ GP_MUST_USE gp_status gp_trainer_write_plan(gp_trainer *t, gp_error *err);
 GP_MUST_USE gp_status gp_trainer_open(gp_trainer *t, gp_error *err);
 /* Ends the run of a configuration. */
 void gp_trainer_end_run(gp_trainer *t);
+/* Takes the state out of the run, and gives it to the next one. Only gp_trainer_change and gp_trainer_open. */
+GP_MUST_USE gp_status gp_trainer_take_state(gp_trainer *t, gp_error *err);
+GP_MUST_USE gp_status gp_trainer_give_state(gp_trainer *t, gp_error *err);
 /* After the last step of a configuration: everything is opened again with the next one, and goes on from the same
  * state. A snapshot of that step stands first. */
 GP_MUST_USE gp_status gp_trainer_change(gp_trainer *t, gp_error *err);

@@ -279,7 +279,7 @@ gp_status gp_trainer_open(gp_trainer *t, gp_error *err) {
     gp_run_note(t->run, t->options->verbosity == GP_VERBOSE);
     GP_RETURN_IF_FAILED(gp_train_lookout_begin(&t->lookout, t->run, session->config->pipeline.timeout, err));
     if (begins) return create_loaders(t, resume ? resume->snapshot.reached.step : 0, err);
-    GP_RETURN_IF_FAILED(gp_saver_give(t->saver, t->run, session->plan, err));
+    GP_RETURN_IF_FAILED(gp_trainer_give_state(t, err));
     gp_saver_destroy(&t->saver);
     GP_RETURN_IF_FAILED(start_saver(t, err));
     GP_RETURN_IF_FAILED(gp_saver_reserve(t->saver, err));

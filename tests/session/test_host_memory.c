@@ -51,6 +51,14 @@ static void a_run_takes_what_it_reserves(void **state) {
 }
 
 /* For a snapshot that is written while the run goes on, and from one configuration to the next. */
+static gp_session *open_with(const gp_session_options *options, const char *const *changes) {
+    gp_error err = {0};
+    gp_session *session = NULL;
+    gp_config *config = fixture_config(FIXTURE_CONFIG, changes);
+    if (gp_session_open(&config, options, &session, &err) != GP_OK) fail_msg("%s", err.text);
+    return session;
+}
+
 static void a_copy_of_the_state_is_planned_where_one_is_taken(void **state) {
     (void)state;
     static const char *const taking[] = {"train.save_every=1", "train.save_every=1 minutes",
@@ -60,6 +68,28 @@ static void a_copy_of_the_state_is_planned_where_one_is_taken(void **state) {
         assert_int_equal(session->host.bytes[GP_HOST_STATE], gp_state_bytes(session->plan));
         gp_session_close(&session);
     }
+}
+
+/* Each process holds its part while the configuration changes, and copies nothing for a snapshot. */
+static void processes_hold_their_parts(void **state) {
+    (void)state;
+    const int64_t samples[] = {50, 14};
+    const char *const devices = "pipeline.devices=[{cpu: {rank: 0}}, {cpu: {rank: 1}}]";
+    size_t sum = 0, all = 0;
+    for (int rank = 0; rank < 2; rank++) {
+        const gp_session_options options = {.processes = 2, .rank = rank, .data_samples = rank > 0 ? samples : NULL};
+        gp_session *session = open_with(&options, FIXTURE_CHANGES(devices, "changes={2: {optimizer.sgd.lr: 0.01}}"));
+        size_t own = session->host.bytes[GP_HOST_STATE];
+        assert_int_equal(own, gp_state_own_bytes(session->plan));
+        assert_true(own > 0);
+        sum += own;
+        all = gp_state_bytes(session->plan);
+        gp_session_close(&session);
+        session = open_with(&options, FIXTURE_CHANGES(devices, "train.save_every=1"));
+        assert_int_equal(session->host.bytes[GP_HOST_STATE], 0);
+        gp_session_close(&session);
+    }
+    assert_int_equal(sum, all);
 }
 
 static void what_a_run_lacks_takes_nothing(void **state) {
@@ -90,14 +120,6 @@ static void each_loader_has_the_size_of_its_data(void **state) {
     assert_int_equal(session->host.bytes[GP_HOST_TRAINING], 4 * (10 * 128 + 128));
     assert_int_equal(session->host.bytes[GP_HOST_EVALUATION], 2 * (40 * 128 + 384));
     gp_session_close(&session);
-}
-
-static gp_session *open_with(const gp_session_options *options, const char *const *changes) {
-    gp_error err = {0};
-    gp_session *session = NULL;
-    gp_config *config = fixture_config(FIXTURE_CONFIG, changes);
-    if (gp_session_open(&config, options, &session, &err) != GP_OK) fail_msg("%s", err.text);
-    return session;
 }
 
 /* Buffers for inputs, or for targets, or none: the first stage, the last, and one between them. */
@@ -408,6 +430,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_takes_what_it_reserves),
         cmocka_unit_test(a_copy_of_the_state_is_planned_where_one_is_taken),
+        cmocka_unit_test(processes_hold_their_parts),
         cmocka_unit_test(what_a_run_lacks_takes_nothing),
         cmocka_unit_test(each_loader_has_the_size_of_its_data),
         cmocka_unit_test(a_process_reserves_for_what_it_loads),
