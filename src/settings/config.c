@@ -177,6 +177,7 @@ void gp_config_destroy(gp_config **config) {
     free((*config)->pipeline.first);
     free((*config)->pipeline.together);
     free((*config)->optimizer.lr_milestones);
+    free((*config)->optimizer.lr_gammas);
     free((*config)->train.init);
     free((*config)->train.init_skip);
     free((*config)->folder);

@@ -128,6 +128,8 @@ typedef struct gp_optimizer_config {
     double lr_gamma;        /* step, multistep */
     gp_time *lr_milestones; /* multistep; ascending, all steps or all epochs; owned */
     int lr_milestone_count;
+    double *lr_gammas;  /* multistep; one for each milestone, in place of lr_gamma; NULL: none; owned */
+    int lr_gamma_count; /* as many as milestones; 0 */
     double lr_min;      /* cosine: the rate at the end */
     gp_time warmup;     /* length; 0: none */
     double warmup_from; /* share of lr in step 0 */

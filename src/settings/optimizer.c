@@ -110,6 +110,47 @@ static void write_milestones(FILE *file, const gp_key *key, const void *base) {
 
 static const gp_key_type milestones_type = {"list of ascending times", read_milestones, write_milestones, NULL};
 
+static gp_status read_gammas(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
+                             gp_error *err) {
+    gp_optimizer_config *optimizer = base;
+    if (node->kind != GP_YAML_SEQUENCE)
+        return gp_read_number(node, at->what, key->number.low, key->number.high, key->number.open, &optimizer->lr_gamma,
+                              err);
+    GP_RETURN_IF_FAILED(GP_NEW(&optimizer->lr_gammas, node->count ? node->count : 1, err));
+    optimizer->lr_gamma_count = (int)node->count;
+    for (size_t i = 0; i < node->count; i++)
+        GP_RETURN_IF_FAILED(gp_read_number(node->items[i], at->what, key->number.low, key->number.high,
+                                           key->number.open, &optimizer->lr_gammas[i], err));
+    return GP_OK;
+}
+
+static void write_gammas(FILE *file, const gp_key *key, const void *base) {
+    const gp_optimizer_config *optimizer = base;
+    (void)key;
+    if (!optimizer->lr_gammas) {
+        gp_write_number(file, optimizer->lr_gamma);
+        return;
+    }
+    for (int i = 0; i < optimizer->lr_gamma_count; i++) {
+        fputs(i ? ", " : "[", file);
+        gp_write_number(file, optimizer->lr_gammas[i]);
+    }
+    fputs("]", file);
+}
+
+static const gp_key_type gammas_type = {"number, or a list by milestone", read_gammas, write_gammas, NULL};
+
+static gp_status check_gammas(const gp_yaml *mapping, const gp_key_context *at, const void *base, gp_error *err) {
+    const gp_optimizer_config *optimizer = base;
+    if (!optimizer->lr_gammas || optimizer->lr_gamma_count == optimizer->lr_milestone_count) return GP_OK;
+    return gp_fail_at(
+        err, GP_CONFIG, gp_yaml_get(mapping, "gamma")->place,
+        "%s.gamma: has %d number%s, but there %s %d milestone%s; give one number for all, or one for each", at->what,
+        optimizer->lr_gamma_count, optimizer->lr_gamma_count == 1 ? "" : "s",
+        optimizer->lr_milestone_count == 1 ? "is" : "are", optimizer->lr_milestone_count,
+        optimizer->lr_milestone_count == 1 ? "" : "s");
+}
+
 static const gp_key step_keys[] = {
     {"every", &gp_time_type, AT(lr_every), .example = "step: {every: 30 epochs, gamma: 0.1}", .integer = {1, 0}},
     {"gamma", &gp_number_type, AT(lr_gamma), .unsaid = "0.1", ANY_SIZE},
@@ -117,14 +158,14 @@ static const gp_key step_keys[] = {
 };
 static const gp_key multistep_keys[] = {
     {"milestones", &milestones_type, .example = "multistep: {milestones: [500], gamma: 0.1}", .integer = {1, 0}},
-    {"gamma", &gp_number_type, AT(lr_gamma), .unsaid = "0.1", ANY_SIZE},
+    {"gamma", &gammas_type, .unsaid = "0.1", ANY_SIZE},
     {0},
 };
 static const gp_key cosine_keys[] = {{"min", &gp_number_type, AT(lr_min), .unsaid = "0", ANY_SIZE}, {0}};
 static const gp_key_kind rates[] = {
     {"constant", GP_LR_CONSTANT, .options = {0}},
     {"step", GP_LR_STEP, .options = {.keys = step_keys, .alone = GP_ALONE_ANY}},
-    {"multistep", GP_LR_MULTISTEP, .options = {.keys = multistep_keys, .alone = GP_ALONE_ANY}},
+    {"multistep", GP_LR_MULTISTEP, .options = {.keys = multistep_keys, .alone = GP_ALONE_ANY, .check = check_gammas}},
     {"cosine", GP_LR_COSINE, .options = {.keys = cosine_keys, .alone = GP_ALONE_ANY}},
     {0},
 };

@@ -37,6 +37,13 @@ static int milestones_passed(const gp_optimizer_config *optimizer, gp_run_length
     return count;
 }
 
+static double multistep(const gp_optimizer_config *optimizer, int passed) {
+    double rate = optimizer->lr;
+    if (!optimizer->lr_gammas) return rate * pow(optimizer->lr_gamma, passed);
+    for (int i = 0; i < passed; i++) rate *= optimizer->lr_gammas[i];
+    return rate;
+}
+
 double gp_rate(const gp_optimizer_config *optimizer, gp_run_length run, int64_t step) {
     int64_t warmup = gp_time_end(optimizer->warmup, run);
     if (step < 1) step = 1;
@@ -52,7 +59,7 @@ double gp_rate(const gp_optimizer_config *optimizer, gp_run_length run, int64_t 
         int64_t steps_down = gp_times_passed(optimizer->lr_every, run, before);
         return optimizer->lr * pow(optimizer->lr_gamma, (double)steps_down);
     }
-    case GP_LR_MULTISTEP: return optimizer->lr * pow(optimizer->lr_gamma, milestones_passed(optimizer, run, before));
+    case GP_LR_MULTISTEP: return multistep(optimizer, milestones_passed(optimizer, run, before));
     case GP_LR_COSINE: return annealed(optimizer, (double)(before - warmup), (double)(run.steps - warmup));
     }
     return optimizer->lr;

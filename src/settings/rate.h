@@ -28,7 +28,7 @@ bool gp_time_is_due(gp_time time, gp_run_length run, int64_t step);
  *
  *   constant   lr
  *   step       lr·gamma^⌊(s−1)/every⌋
- *   multistep  lr·gamma^k, k = how many milestones are ≤ s−1
+ *   multistep  lr·gamma^k, k = how many milestones are ≤ s−1; with a list, lr times its first k gammas
  *   cosine     min + (lr−min)·(1+cos(π·(s−w−1)/T))/2: CosineAnnealingLR(T_max=T), T = steps − w, begun in step w+1
  *
  * Closed forms, so that nothing drifts and a run may go on anywhere. */

@@ -235,6 +235,10 @@ static void reads_schedules_by_their_main_options(void **state) {
     assert_int_equal(c->optimizer.lr_milestone_count, 2);
     assert_true(c->optimizer.lr_milestones[0].count == 5 && c->optimizer.lr_gamma == 0.1);
     gp_config_destroy(&c);
+    c = load_schedule("{multistep: {gamma: [0.1, 0.5], milestones: [11 epochs, 17 epochs]}}"); /* in any order */
+    assert_int_equal(c->optimizer.lr_gamma_count, 2);
+    assert_true(c->optimizer.lr_gammas[0] == 0.1 && c->optimizer.lr_gammas[1] == 0.5);
+    gp_config_destroy(&c);
     c = load_schedule("{cosine: 0.25}");
     assert_int_equal(c->optimizer.lr_schedule, GP_LR_COSINE);
     assert_true(c->optimizer.lr_min == 0.25);
@@ -503,6 +507,8 @@ static void repeats_what_it_resolved(void **state) {
                                          "train.save_every=1e-20 minutes"};
     static const char *const multistep[] = {"optimizer={adamw: 3, lr_schedule: {multistep: [1, 2, 30]}, clip_norm: .1}",
                                             "train.save_every=5 epochs", "train.keep=1", "train.precision=tf32"};
+    static const char *const gammas[] = {
+        "optimizer={sgd: 1, lr_schedule: {multistep: {milestones: [1, 2, 30], gamma: [0.1, 0, 7.25e-3]}}}"};
     static const char *const linked[] = {
         "pipeline.links={processes: 12, processes_per_host: 4, process: {latency: 0.3 us, bandwidth: 1.1GiB/s, shared: "
         "true}, host: {latency: 2.5ms, bandwidth: 3 KB/s}, network: {latency: 1 s, bandwidth: 1.7 Gbit/s, shared: "
@@ -518,6 +524,7 @@ static void repeats_what_it_resolved(void **state) {
     assert_repeats(SMALL, step, 3);
     assert_repeats(SMALL, cosine, 2);
     assert_repeats(SMALL, multistep, 4);
+    assert_repeats(SMALL, gammas, 1);
     assert_repeats(SMALL, sets, 1);
     assert_repeats(SMALL "pipeline: {devices: [ref, cpu]}\n", sets, 8);
     assert_repeats(SMALL, generated, 3);

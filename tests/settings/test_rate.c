@@ -193,6 +193,17 @@ static void times_follow_the_epochs(void **state) {
     const gp_optimizer_config multistep = {
         .lr = 1, .lr_schedule = GP_LR_MULTISTEP, .lr_milestones = &milestone, .lr_milestone_count = 1, .lr_gamma = 0.5};
     assert_true(gp_rate(&multistep, run, 21) == 1 && gp_rate(&multistep, run, 22) == 0.5);
+    gp_time milestones[] = {{2, true}, {5, true}, {6, true}};
+    double gammas[] = {0.25, 3, 0.5};
+    const gp_optimizer_config by_milestone = {.lr = 8,
+                                              .lr_schedule = GP_LR_MULTISTEP,
+                                              .lr_milestones = milestones,
+                                              .lr_milestone_count = 3,
+                                              .lr_gammas = gammas,
+                                              .lr_gamma_count = 3,
+                                              .lr_gamma = 100};
+    assert_true(gp_rate(&by_milestone, run, 1) == 8 && gp_rate(&by_milestone, run, 21) == 2);
+    assert_true(gp_rate(&by_milestone, run, 22) == 6 && gp_rate(&by_milestone, run, 1000) == 3);
     const gp_optimizer_config warm = {.lr = 1, .warmup = {5, true}};
     assert_true(gp_rate(&warm, run, 20) == 20.0 / 21 && gp_rate(&warm, run, 21) == 1);
     gp_epochs_fini(&epochs);
