@@ -56,6 +56,20 @@ static void print_processes(const gp_plan *plan, const gp_processes *processes) 
     if (plan->processes > MOST) printf("  …\n");
 }
 
+static void print_stages(const gp_session *session) {
+    enum { MOST = 16 };
+    const gp_stages *stages = session->plan->stages;
+    const char *more = stages->numbers > MOST ? ", …" : "";
+    printf("; %d stage%s [", stages->numbers, stages->numbers == 1 ? "" : "s");
+    for (int n = 0; n < stages->numbers && n < MOST; n++) printf("%s%" PRId64, n ? ", " : "", session->layers[n]);
+    printf("%s]", more);
+    if (stages->count == stages->numbers) return;
+    printf(", replicas [");
+    for (int n = 0; n < stages->numbers && n < MOST; n++)
+        printf("%s%d", n ? ", " : "", stages->stage[stages->first[n]].replicas);
+    printf("%s]", more);
+}
+
 void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_session *session,
                        const gp_processes *processes, const char *folder) {
     *progress = (gp_progress){
@@ -71,12 +85,11 @@ void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_s
     int64_t frozen = gp_graph_frozen_elements(session->graph);
     printf("%d layers, %" PRId64 " parameters", session->graph->layer_count, gp_graph_param_elements(session->graph));
     if (frozen > 0) printf(", %" PRId64 " of them frozen", frozen);
-    printf("; %d stage%s [", pipeline->stages, pipeline->stages == 1 ? "" : "s");
-    for (int s = 0; s < pipeline->stages && s < 16; s++) printf("%s%" PRId64, s ? ", " : "", session->layers[s]);
-    printf("%s], schedule %s, %d micro-batch%s, checkpoint %s; at most %s per %s\n", pipeline->stages > 16 ? ", …" : "",
+    print_stages(session);
+    printf(", schedule %s, %d micro-batch%s, checkpoint %s; at most %s per %s\n",
            gp_schedule_kind_name(pipeline->schedule.kind), micro_batches, micro_batches == 1 ? "" : "es",
            gp_plan_checkpoint_text(checkpoint, session->plan), gp_bytes_text(bytes, arena),
-           pipeline->stages == pipeline->entry_count ? "stage" : "worker");
+           pipeline->stages == session->plan->workers ? "stage" : "worker");
     if (processes) print_processes(session->plan, processes);
     print_source(session);
     gp_precision_advise(session, false, stdout);

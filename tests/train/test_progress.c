@@ -172,6 +172,27 @@ static void the_start_says_what_is_trained(void **state) {
     gp_session_close(&more);
 }
 
+static void the_start_says_which_stages_have_replicas(void **state) {
+    (void)state;
+    gp_progress progress;
+    gp_session *session =
+        fixture_session(FIXTURE_CHANGES("pipeline={devices: [[cpu, cpu], cpu], micro_batches: 4, balance: [3, 5]}"));
+    char wanted[400], bytes[32];
+    size_t largest = 0;
+    for (int w = 0; w < 3; w++)
+        if (session->plan->arena[w] > largest) largest = session->plan->arena[w];
+    session->plan->processors = 3;
+    begin();
+    gp_progress_start(&progress, GP_NORMAL, session, "runs/a");
+    snprintf(wanted, sizeof wanted,
+             "8 layers, 1139 parameters; 2 stages [3, 5], replicas [2, 1], schedule gpipe, 4 micro-batches, checkpoint "
+             "except_last; at most %s per worker\n"
+             "run folder: runs/a\n",
+             gp_bytes_text(bytes, largest));
+    expect(wanted, "");
+    gp_session_close(&session);
+}
+
 /* Four decimals, but not 70 digits before them, and never fewer significant digits than four. */
 static void losses_are_short(void **state) {
     (void)state;
@@ -268,6 +289,7 @@ int main(void) {
         cmocka_unit_test(the_quiet_get_warnings_alone),
         cmocka_unit_test(losses_are_short),
         cmocka_unit_test(the_start_says_what_is_trained),
+        cmocka_unit_test(the_start_says_which_stages_have_replicas),
         cmocka_unit_test(a_long_first_step_says_what_it_does),
     };
     return cmocka_run_group_tests_name("progress", tests, fixture_make, fixture_remove);
