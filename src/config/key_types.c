@@ -3,18 +3,15 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/number.h"
 #include "config/keys.h"
 
 #define VALUE(type)       ((type *)((char *)base + key->offset))
 #define CONST_VALUE(type) ((const type *)((const char *)base + key->offset))
 
 void gp_write_number(FILE *file, double value) {
-    char text[40];
-    for (int digits = 1; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtod(text, NULL) == value) break;
-    }
-    fputs(text, file);
+    char text[GP_NUMBER_TEXT];
+    fputs(gp_number_text(text, value), file);
 }
 
 void gp_write_time(FILE *file, gp_time time) {

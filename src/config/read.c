@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
+
 gp_status gp_refuse(gp_place place, const char *what, gp_error *err, const char *format, ...) {
     char text[GP_ERROR_TEXT];
     va_list args;
@@ -92,17 +94,18 @@ gp_status gp_read_number(const gp_yaml *node, const char *what, double low, doub
     GP_RETURN_IF_FAILED(need_plain(node, what, "a number", err));
     if (!is_decimal(node->text)) return refuse_text(node, what, "a number", err);
     errno = 0;
+    char bound[GP_NUMBER_TEXT];
     double value = strtod(node->text, NULL);
     /* Everything is computed in f32. */
     if (fabs(value) > (double)FLT_MAX || (errno == ERANGE && value == 0))
         return gp_refuse(node->place, what, err, "%.40s is too %s for a number", node->text,
                          value == 0 ? "near 0" : "large");
     if (value < low || ((open & 1U) && value <= low))
-        return gp_refuse(node->place, what, err, "%.40s is too small; it must be %s %g", node->text,
-                         open & 1U ? "more than" : "at least", low);
+        return gp_refuse(node->place, what, err, "%.40s is too small; it must be %s %s", node->text,
+                         open & 1U ? "more than" : "at least", gp_number_text(bound, low));
     if (value > high || ((open & 2U) && value >= high))
-        return gp_refuse(node->place, what, err, "%.40s is too large; it must be %s %g", node->text,
-                         open & 2U ? "less than" : "at most", high);
+        return gp_refuse(node->place, what, err, "%.40s is too large; it must be %s %s", node->text,
+                         open & 2U ? "less than" : "at most", gp_number_text(bound, high));
     *out = value;
     return GP_OK;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/number.h"
 #include "pipeline/places.h"
 #include "pipeline/pulse.h"
 #include "pipeline/run_internal.h"
@@ -54,12 +55,13 @@ static gp_status judge(const gp_lookout *its, int worker, int mini, const gp_ins
     const gp_plan *plan = its->run->plan;
     double expected = its->expected ? its->expected[gp_lookout_expected_index(plan, mini, instr)] : 0;
     bool longer = GP_LOOKOUT_TIMES * expected > its->timeout;
-    char text[GP_INSTR_TEXT], limit[96];
+    char text[GP_INSTR_TEXT], limit[96], number[GP_NUMBER_TEXT];
     if (seconds <= (longer ? GP_LOOKOUT_TIMES * expected : its->timeout)) return GP_OK;
     if (longer)
-        snprintf(limit, sizeof limit, "more than %d times as long as predicted (%.3g s)", GP_LOOKOUT_TIMES, expected);
+        snprintf(limit, sizeof limit, "more than %d times as long as predicted (%s s)", GP_LOOKOUT_TIMES,
+                 gp_rounded_text(number, expected, 3));
     else
-        snprintf(limit, sizeof limit, "longer than pipeline.timeout (%g s)", its->timeout);
+        snprintf(limit, sizeof limit, "longer than pipeline.timeout (%s s)", gp_number_text(number, its->timeout));
     return gp_fail(err, GP_LOST, "process %d: worker %d (%s) has computed %s for %.1f s, %s", plan->rank, worker,
                    plan->devices[worker].kind->name, gp_instr_text(text, instr), seconds, limit);
 }

@@ -1,13 +1,15 @@
 /* The report's table of links: what they take, and what a mini-batch sends over them. */
+#include "base/number.h"
 #include "plan/link_use.h"
 #include "report/plan_report_parts.h"
 
 /* "125 MB/s": as the configuration says it. */
 static gp_report_text rate_text(double bytes) {
     gp_report_text its;
+    char number[GP_NUMBER_TEXT];
     const char *unit = bytes >= 1e9 ? "GB/s" : bytes >= 1e6 ? "MB/s" : bytes >= 1e3 ? "KB/s" : "B/s";
     double of = bytes >= 1e9 ? 1e9 : bytes >= 1e6 ? 1e6 : bytes >= 1e3 ? 1e3 : 1;
-    snprintf(its.text, sizeof its.text, "%.4g %s", bytes / of, unit);
+    snprintf(its.text, sizeof its.text, "%s %s", gp_rounded_text(number, bytes / of, 4), unit);
     return its;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/number.h"
 #include "base/printable.h"
 
 /* Of a text as it is printed: each character that is not printed is a '?'. */
@@ -61,9 +62,10 @@ gp_report_text gp_report_number(int64_t number) {
 gp_report_text gp_report_seconds(double seconds) {
     static const char *const units[] = {"s", "ms", "µs"};
     gp_report_text its;
+    char number[GP_NUMBER_TEXT];
     size_t unit = 0;
     for (; seconds < 1 && unit + 1 < sizeof units / sizeof *units; unit++) seconds *= 1000;
-    snprintf(its.text, sizeof its.text, seconds >= 1000 ? "%.0f %s" : "%.3g %s", seconds, units[unit]);
+    snprintf(its.text, sizeof its.text, "%s %s", gp_rounded_text(number, seconds, 3), units[unit]);
     return its;
 }
 

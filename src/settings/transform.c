@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/number.h"
 #include "settings/tables_internal.h"
 
 enum { MAX_SIZE = 1 << 16, MAX_VALUES = 1024 };
@@ -83,8 +84,11 @@ static gp_status read_range(const gp_key *key, const gp_yaml *node, const gp_key
     for (int i = 0; i < 2; i++)
         GP_RETURN_IF_FAILED(gp_read_number(node->items[i], at->what, key->number.low, key->number.high,
                                            key->number.open, &out[i], err));
-    if (out[1] < out[0])
-        return gp_refuse(node->place, at->what, err, "the maximum %g is less than the minimum %g", out[1], out[0]);
+    if (out[1] < out[0]) {
+        char text[2][GP_NUMBER_TEXT];
+        return gp_refuse(node->place, at->what, err, "the maximum %s is less than the minimum %s",
+                         gp_number_text(text[1], out[1]), gp_number_text(text[0], out[0]));
+    }
     return GP_OK;
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/number.h"
 #include "config/read.h"
 #include "tune/what_if.h"
 
@@ -193,9 +194,10 @@ static gp_status read_copies(const reader *r, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_read_bytes(part[1], "bytes", &bytes, err));
     GP_RETURN_IF_FAILED(gp_read_number(part[2], "bandwidth", 0, most_rate, 1, &rate, err));
     r->to->wire = (double)bytes / (rate * 1e6);
+    char most[GP_NUMBER_TEXT];
     if (r->to->wire > most_ms)
-        return gp_fail_at(err, GP_CONFIG, part[1]->place, "bytes: a copy at this bandwidth takes longer than %g ms",
-                          most_ms);
+        return gp_fail_at(err, GP_CONFIG, part[1]->place, "bytes: a copy at this bandwidth takes longer than %s ms",
+                          gp_number_text(most, most_ms));
     return GP_OK;
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/json_text.h"
+#include "base/number.h"
 #include "plan/identity.h"
 #include "plan/program_json.h"
 #include "tune/what_if.h"
@@ -20,11 +21,13 @@ void gp_what_if_table(const gp_what_if *q, const gp_what_if_answer *a, FILE *out
     if (q->processors) fprintf(out, ", %d processor%s", q->processors, q->processors == 1 ? "" : "s");
     if (q->lockstep && q->issued) fputs(", lockstep", out);
     fputs("\n", out);
+    char text[3][GP_NUMBER_TEXT];
     if (q->issued)
-        fprintf(out, "issued  copies %s, %s; launch %g ms, of a copy %g ms, wake %g ms\n",
+        fprintf(out, "issued  copies %s, %s; launch %s ms, of a copy %s ms, wake %s ms\n",
                 gp_what_if_copies[q->model.copies],
-                q->model.one_host ? "one host thread" : "one host thread per device", q->model.launch,
-                q->model.launch_copy, q->model.wake);
+                q->model.one_host ? "one host thread" : "one host thread per device",
+                gp_number_text(text[0], q->model.launch), gp_number_text(text[1], q->model.launch_copy),
+                gp_number_text(text[2], q->model.wake));
     fprintf(out, "step    %.3f ms\n", a->step);
     fprintf(out, "bubble  %.2f %% of the longest span, %.3f ms of stage %d\n", 100 * a->bubble, a->cost, a->longest);
     if (q->issued) fprintf(out, "copies  %zu, which start %.3f ms late on average\n", a->copies, a->delay);
@@ -32,7 +35,8 @@ void gp_what_if_table(const gp_what_if *q, const gp_what_if_answer *a, FILE *out
     fputs("  stage         span         busy      waiting  in flight\n", out);
     for (int d = 0; d < q->devices; d++) {
         const gp_what_if_device *its = &a->device[d];
-        fprintf(out, "%7d %12.3f %12.3f %12.3f %10.4g\n", d, its->span, its->busy, its->waiting, its->in_flight);
+        fprintf(out, "%7d %12.3f %12.3f %12.3f %10s\n", d, its->span, its->busy, its->waiting,
+                gp_rounded_text(text[0], its->in_flight, 4));
     }
 }
 

@@ -672,6 +672,8 @@ class Replicas(Group):
         out = self.expect(["--plan", "c.yaml", *more, "--set", "pipeline.links=" + links], 0).out
         self.assertIn("\nlinks, of a mini-batch: 4 workers in 4 processes on 2 hosts\n", out)
         self.assertRegex(out, r"\nprocesses\n  process  workers +arenas\n        0  0 +\S+ KiB\n        1  2 +\S+ KiB\n        2  1 +\S+ KiB\n        3  3 +\S+ KiB\n")
+        fast = self.expect(["--plan", "c.yaml", *more, "--set", "pipeline.links=" + links.replace("10 GB/s", "20000 GB/s")], 0).out
+        self.assertIn(" 20 µs, 20000 GB/s ", fast)
         self.assertRegex(out, r"\n  between hosts +100 µs, 1 MB/s, shared +\d+ +[\d.]+ KiB  (into|out of) host [01]: [\d.]+ KiB, [\d.]+ ms\n")
         one = self.train_on("[[cpu, cpu], [cpu, cpu]]")
         self.assertEqual(read_model(self.train_on("[[cpu, cpu], [cpu, cpu]]", "--set", "pipeline.links=" + links)), read_model(one))

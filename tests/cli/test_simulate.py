@@ -123,6 +123,8 @@ class Simulate(unittest.TestCase):
                          "  stage         span         busy      waiting  in flight\n"
                          "      0       34.000       24.000       10.000          3\n"
                          "      1       24.000       24.000        0.000          3\n")
+        done = self.run_program("--simulate", self.write(text.replace("hosts: one", "hosts: one, launch: 1500000") % "true"))
+        self.assertIn("; launch 1500000 ms, of a copy ", done.stdout)
 
     def test_the_programs_of_a_simulation(self):
         """Two devices, one micro-batch, copies of 0.25 ms: F from 0 to 1, its value arrives at 1.25; F to 2.25, B to 4.25 (of two

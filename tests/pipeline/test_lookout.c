@@ -226,6 +226,11 @@ static void a_long_instruction_does_not_hang(void **state) {
     must(gp_lookout_look(lookout, 1.9, &err), &err);
     assert_int_equal(gp_lookout_look(lookout, 0.2, &err), GP_LOST);
     gp_lookout_destroy(&lookout);
+    expected[gp_lookout_expected_index(plan, 0, held)] = 1234.5;
+    lookout = look_out(&its, expected);
+    assert_int_equal(gp_lookout_look(lookout, 24700, &err), GP_LOST);
+    assert_non_null(strstr(err.text, "as long as predicted (1234 s)"));
+    gp_lookout_destroy(&lookout);
     free(expected);
     end(&its);
 }

@@ -15,6 +15,7 @@
 #include "device/ref/ref.h"
 #include "plan/memory.h"
 #include "report/plan_report.h"
+#include "report/text.h"
 
 static const char picture_model[] = "input: {shape: [1, 12, 12]}\n"
                                     "layers:\n"
@@ -446,6 +447,17 @@ static void test_many_processes(void **state) {
     release(&p);
 }
 
+static void test_times(void **state) {
+    (void)state;
+    static const struct {
+        double seconds;
+        const char *text;
+    } cases[] = {{0, "0 µs"},      {1.234e-6, "1.23 µs"}, {0.0123, "12.3 ms"}, {0.99964, "1000 ms"},
+                 {999.4, "999 s"}, {999.6, "1000 s"},     {12345.6, "12346 s"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(gp_report_seconds(cases[i].seconds).text, cases[i].text);
+}
+
 /* One stage on a CPU with one micro-batch: no gradient stays, and the report says where they are. */
 static void test_gradients_that_do_not_stay(void **state) {
     (void)state;
@@ -462,6 +474,7 @@ static void test_gradients_that_do_not_stay(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradients_that_do_not_stay),
+        cmocka_unit_test(test_times),
         cmocka_unit_test(test_header_and_stages),
         cmocka_unit_test(test_copies),
         cmocka_unit_test(test_memory),

@@ -534,6 +534,19 @@ static void repeats_what_it_resolved(void **state) {
     assert_repeats(MODEL "data: {eval: {tensors: a}, batch: 1}\noptimizer: {sgd: 0}\ntrain: {steps: 0}\n", NULL, 0);
 }
 
+static void writes_numbers_without_an_exponent(void **state) {
+    (void)state;
+    static const char *const sets[] = {"pipeline.timeout=30", "optimizer.sgd=100"};
+    gp_config *c = load(SMALL, sets, 2);
+    char *text = NULL;
+    resolve_into(c, in_folder("run/config.yaml"));
+    text = read_file(in_folder("run/config.yaml"));
+    assert_non_null(strstr(text, "  timeout: 30\n"));
+    assert_non_null(strstr(text, "lr: 100\n"));
+    free(text);
+    gp_config_destroy(&c);
+}
+
 static void expect_link(const gp_link_config *its, double latency, double bandwidth, bool shared) {
     assert_true(its->given && its->shared == shared);
     assert_true(its->latency == latency && its->bandwidth == bandwidth);
@@ -798,6 +811,7 @@ int main(void) {
         cmocka_unit_test(names_checkpoint_modes),
         cmocka_unit_test(shows_checkpoint_modes),
         cmocka_unit_test(reads_a_mode_for_each_stage),
+        cmocka_unit_test(writes_numbers_without_an_exponent),
         cmocka_unit_test(reads_changes_by_step),
         cmocka_unit_test(overrides_come_before_changes),
         cmocka_unit_test(knows_what_never_changes),
