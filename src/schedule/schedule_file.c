@@ -318,13 +318,16 @@ gp_status gp_schedule_file_parse(const char *text, const char *name, const gp_re
     return status;
 }
 
-gp_status gp_schedule_file_read(const char *path, const gp_replicas *replicas, gp_schedule_file **out, gp_error *err) {
+gp_status gp_schedule_file_read(const char *path, gp_place named, const gp_replicas *replicas, gp_schedule_file **out,
+                                gp_error *err) {
     char *text = NULL;
     size_t bytes = 0;
-    GP_RETURN_IF_FAILED(gp_text_file_read(path, MOST_BYTES, "a schedule", &text, &bytes, err));
+    gp_error cause = {0};
+    if (gp_text_file_read(path, MOST_BYTES, "a schedule", &text, &bytes, &cause) != GP_OK)
+        return gp_fail_at(err, cause.status, cause.status == GP_CONFIG ? named : (gp_place){0}, "%s", cause.text);
     gp_status status = strlen(text) == bytes
                            ? gp_schedule_file_parse(text, path, replicas, out, err)
-                           : gp_fail(err, GP_CONFIG, "%s: is not text: byte %zu is 0", path, strlen(text));
+                           : gp_fail_at(err, GP_CONFIG, named, "%s: is not text: byte %zu is 0", path, strlen(text));
     free(text);
     return status;
 }

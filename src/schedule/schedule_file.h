@@ -32,10 +32,10 @@ typedef struct gp_schedule_file {
     bool order_only;       /* these are of stages that have replicas */
 } gp_schedule_file;
 
-/* `replicas` NULL: there are none. GP_CONFIG: with path:line:column for what is wrong in the file, with the path where
- * it cannot be read. */
-GP_MUST_USE gp_status gp_schedule_file_read(const char *path, const gp_replicas *replicas, gp_schedule_file **out,
-                                            gp_error *err);
+/* `named`: where the path was said; `replicas` NULL: there are none. GP_CONFIG: with path:line:column for what is wrong
+ * in the file; with `named` and the path if it cannot be read. */
+GP_MUST_USE gp_status gp_schedule_file_read(const char *path, gp_place named, const gp_replicas *replicas,
+                                            gp_schedule_file **out, gp_error *err);
 /* The same from text; `name` is copied. */
 GP_MUST_USE gp_status gp_schedule_file_parse(const char *text, const char *name, const gp_replicas *replicas,
                                              gp_schedule_file **out, gp_error *err);

@@ -67,7 +67,8 @@ static gp_status is_descending(const gp_pipeline_config *pipeline, bool *out, gp
     *out = pipeline->schedule.kind == GP_SCHEDULE_GPIPE;
     if (pipeline->schedule.kind != GP_SCHEDULE_FILE) return GP_OK;
     const gp_replicas replicas = {pipeline->replicas, pipeline->entry_count};
-    GP_RETURN_IF_FAILED(gp_schedule_file_read(pipeline->schedule.file, &replicas, &file, err));
+    GP_RETURN_IF_FAILED(
+        gp_schedule_file_read(pipeline->schedule.file, pipeline->schedule.place, &replicas, &file, err));
     *out = file->order->descending;
     gp_schedule_file_destroy(&file);
     return GP_OK;

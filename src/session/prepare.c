@@ -270,7 +270,7 @@ static gp_status open_schedule_file(gp_session *session, gp_error *err) {
     gp_pipeline_config *pipeline = &session->config->pipeline;
     gp_place place = pipeline->schedule.place;
     const gp_replicas replicas = {pipeline->replicas, pipeline->entry_count};
-    GP_RETURN_IF_FAILED(gp_schedule_file_read(pipeline->schedule.file, &replicas, &session->schedule_file, err));
+    GP_RETURN_IF_FAILED(gp_schedule_file_read(pipeline->schedule.file, place, &replicas, &session->schedule_file, err));
     const gp_order *order = session->schedule_file->order;
     if (order->workers != pipeline->entry_count) return refuse_workers(pipeline, order->workers, err);
     if (order->pieces < pipeline->micro_batches)

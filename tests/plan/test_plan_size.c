@@ -146,7 +146,7 @@ static void instructions_of_a_file_are_exact(void **state) {
     gp_schedule schedule = {.kind = GP_SCHEDULE_FILE, .chunks = 1};
     gp_schedule_file *read = NULL;
     gp_error err = {0};
-    gp_status status = gp_schedule_file_read(path, NULL, &read, &err);
+    gp_status status = gp_schedule_file_read(path, (gp_place){0}, NULL, &read, &err);
     unlink(path);
     if (status != GP_OK) fail_msg("%s", err.text);
     schedule.file = read;

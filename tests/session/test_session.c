@@ -606,6 +606,16 @@ static void files_are_checked_before_anything_runs(void **state) {
                     GP_CONFIG,
                     "--set train.init={file: d.safetensors, skip: haed}: train.init.skip: the model has no layer "
                     "\"haed\" with parameters; did you mean head?");
+    fixture_refused(FIXTURE_CONFIG, FIXTURE_CHANGES("pipeline.schedule={file: none.txt}"), GP_CONFIG,
+                    "--set pipeline.schedule={file: none.txt}: none.txt: cannot be opened: No such file or directory");
+    fixture_refused(with("balance: auto", "schedule: {file: none.txt}"), NULL, GP_CONFIG,
+                    "c.yaml:20:20: none.txt: cannot be opened: No such file or directory");
+    FILE *zero = fopen(fixture_path("zero.txt"), "w");
+    assert_non_null(zero);
+    fwrite("F0\0", 1, 3, zero);
+    fclose(zero);
+    fixture_refused(FIXTURE_CONFIG, FIXTURE_CHANGES("pipeline.schedule={file: zero.txt}"), GP_CONFIG,
+                    "--set pipeline.schedule={file: zero.txt}: zero.txt: is not text: byte 2 is 0");
     fixture_refused(with("take: [50, 64]", "take: [50, 65]"), NULL, GP_CONFIG,
                     "c.yaml:15:40: take: [50, 65] is not a range of the 64 samples of d.safetensors; "
                     "0 ≤ from < to ≤ 64 is the rule");
