@@ -9,7 +9,8 @@
 #   kills      200 kills at random moments, and 200 runs for each fault of a system call
 #   processes  50 processes of runs over MPI that are killed, stopped or told to end at random moments
 #   sanitized  all runs over MPI, with AddressSanitizer and with ThreadSanitizer; builds them (presets asan, tsan)
-#   hosts      two network namespaces as two hosts: 50 times the link is cut, or a process is killed or stopped (root)
+#   hosts      two network namespaces as two hosts, 1 Gbit/s and 1 ms: 50 times the link is cut, or a process is killed or
+#              stopped (root)
 #   fuzz       a million inputs for each fuzz target
 #
 # S is a number (default: today's date); it is printed. FOLDER has a release build (default: build/). The last lines are one
@@ -17,7 +18,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-usage() { sed -n '2,17s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '2,18s/^# \{0,1\}//p' "$0"; }
 
 names=() seed=$(date +%Y%m%d) build=build
 while [ $# -gt 0 ]; do

@@ -1,5 +1,6 @@
 """Two network namespaces as two hosts, with a process of the run on each: Open MPI goes over TCP between them, and the
-program's own connection too. The link has 1 Gbit/s where the kernel can shape traffic, and 1 ms of delay where it can delay it.
+program's own connection too. The link has 1 Gbit/s and 1 ms (delayed_link.py). Without /dev/net/tun it has the rate and the delay
+that the kernel can give it. The first line says which, and what was measured.
 
     test_hosts.py PROGRAM [--moments N] [--seed S] [TEST…]
 
@@ -16,6 +17,7 @@ import sys
 import time
 import unittest
 
+import delayed_link
 import runs
 import test_processes
 from runs import OPTIONS, main, snapshots
@@ -37,27 +39,38 @@ def call(*command, check=True):
     return subprocess.run(command, check=check, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True).returncode == 0
 
 
+def join_by_kernel():
+    """A link that the kernel shapes as well as it can. Returns what it has."""
+    call("ip", "link", "add", ENDS[0], "netns", NAMES[0], "type", "veth", "peer", "name", ENDS[1], "netns", NAMES[1])
+    shaped = [call("tc", "-n", name, "qdisc", "add", "dev", end, "root", *how, check=False)
+              for name, end in zip(NAMES, ENDS)
+              for how in (("netem", "rate", "1gbit", "delay", "1ms"), ("tbf", "rate", "1gbit", "burst", "256kb", "latency", "10ms"))]
+    return "1 Gbit/s and 1 ms, by the kernel" if shaped[0] else "1 Gbit/s, no delay" if shaped[1] else "its own speed"
+
+
 def join_hosts(folder):
-    """Makes both namespaces and the link between them."""
-    for name, end in zip(NAMES, ENDS):
+    """Makes both namespaces and the link between them. Returns what starts a host's daemon, and the process that delays; or None."""
+    for name in NAMES:
         os.makedirs("/etc/netns/" + name)
         with open("/etc/netns/%s/hosts" % name, "w") as file:  # ip netns exec shows it as /etc/hosts
             file.write("127.0.0.1 localhost\n" + "".join("%s %s\n" % pair for pair in zip(ADDRESSES, NAMES)))
         call("ip", "netns", "add", name)
-    call("ip", "link", "add", ENDS[0], "netns", NAMES[0], "type", "veth", "peer", "name", ENDS[1], "netns", NAMES[1])
+    try:
+        link, has = delayed_link.join(NAMES, ENDS), "1 Gbit/s and 1 ms, by a process"
+    except OSError as error:
+        link, has = None, "%s (%s)" % (join_by_kernel(), error)
     for name, end, address in zip(NAMES, ENDS, ADDRESSES):
         call("ip", "-n", name, "addr", "add", address + "/24", "dev", end)
         call("ip", "-n", name, "link", "set", "lo", "up")
         call("ip", "-n", name, "link", "set", end, "up")
-    shaped = [call("tc", "-n", name, "qdisc", "add", "dev", end, "root", *how, check=False)
-              for name, end in zip(NAMES, ENDS)
-              for how in (("netem", "rate", "1gbit", "delay", "1ms"), ("tbf", "rate", "1gbit", "burst", "256kb", "latency", "10ms"))]
-    print("the link has %s" % ("1 Gbit/s and 1 ms" if shaped[0] else "1 Gbit/s, no delay" if shaped[1] else "its own speed"))
+    trip, rate = delayed_link.measure(NAMES, ADDRESSES)
+    print("the link has %s; measured: round trip %.2f ms, %.0f Mbit/s" % (has, trip * 1e3, rate * 8e-6), flush=True)
+    assert not link or trip >= 2 * delayed_link.DELAY
     agent = os.path.join(folder, "agent")
     with open(agent, "w") as file:
         file.write(AGENT)
     os.chmod(agent, 0o755)
-    return agent
+    return agent, link
 
 
 def part_hosts():
@@ -73,7 +86,9 @@ class Hosts(Launched):
     def setUpClass(cls):
         super().setUpClass()
         cls.addClassCleanup(part_hosts)
-        cls.agent = join_hosts(cls.folder)
+        cls.agent, link = join_hosts(cls.folder)
+        if link:
+            cls.addClassCleanup(link.communicate)
 
     def launch(self, folder, *parts, prefix=()):
         """One process on each host."""
