@@ -32,6 +32,7 @@ struct gp_saver {
     gp_state_layout layout; /* with places in `block`, if there is one */
     char *block;            /* a copy of the state, until its file is written, or the saver ends; NULL: none */
     gp_reached reached;
+    int64_t begun; /* step of a snapshot of several processes that was begun and has not ended; −1: none */
 
     pthread_mutex_t lock;
     pthread_cond_t change;
@@ -194,6 +195,7 @@ gp_status gp_saver_create(const gp_plan *plan, const char *folder, const char *c
     gp_saver *saver = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&saver, 1, err));
     saver->keep = keep;
+    saver->begun = -1;
     pthread_mutex_init(&saver->lock, NULL);
     pthread_cond_init(&saver->change, NULL);
     gp_status status = prepare(saver, plan, folder, config, err);
@@ -214,6 +216,7 @@ void gp_saver_destroy(gp_saver **saver) {
         pthread_mutex_unlock(&it->lock);
         pthread_join(it->thread, NULL);
     }
+    if (it->begun >= 0) gp_snapshot_remove_folder(it->folder, it->begun);
     pthread_cond_destroy(&it->change);
     pthread_mutex_destroy(&it->lock);
     gp_state_layout_fini(&it->layout);
@@ -295,13 +298,16 @@ void gp_saver_share(gp_saver *saver, bool shared) {
 }
 
 /* Each process its part. *ran: the failure is not the run's. */
-static gp_status write_all_parts(const gp_saver *saver, gp_run *run, bool *ran, gp_error *err) {
+static gp_status write_all_parts(gp_saver *saver, gp_run *run, bool *ran, gp_error *err) {
     const gp_plan *plan = saver->layout.plan;
     int64_t step = saver->reached.step;
     gp_error failure = {0};
+    *ran = false;
+    if (gp_cancelled(gp_run_cancel(run))) return gp_cancel_cause(gp_run_cancel(run), err);
     *ran = true;
     GP_RETURN_IF_FAILED(prepare_folder(saver, err));
     GP_RETURN_IF_FAILED(gp_parts_begin(saver->folder, step, err));
+    saver->begun = step;
     *ran = false;
     GP_RETURN_IF_FAILED(gp_run_ask(run, GP_ASK_SAVE, step, err));
     gp_status status = gp_part_write(run, plan, saver->folder, step, &saver->reached, saver->config, ran, err);
@@ -315,6 +321,7 @@ static gp_status write_all_parts(const gp_saver *saver, gp_run *run, bool *ran, 
     }
     if (status == GP_OK) status = gp_parts_end(plan, saver->folder, step, err);
     if (status != GP_OK) gp_snapshot_remove_folder(saver->folder, step);
+    saver->begun = -1;
     if (status != GP_OK) return status;
     unlink(gp_snapshot_file(saver->folder, step).text);
     remove_old(saver, step, true);

@@ -30,7 +30,8 @@ gp_saver_sizes gp_saver_file_sizes(const gp_saver *saver);
 /* For a run of several processes: whether all see the folder. Then each writes its part of a snapshot; else process 0
  * writes all. False at first. */
 void gp_saver_share(gp_saver *saver, bool shared);
-/* Waits for what is being written. */
+/* Waits for what is being written. Removes the folder of a snapshot that a failure of the run has cut short. Another
+ * process may still write there, and fails then: the cause of the failure must have been told (gp_processes_fail). */
 void gp_saver_destroy(gp_saver **saver);
 
 /* Before the first snapshot of a run that goes on from one: removes what a killed run would have, all but the newest

@@ -1,10 +1,10 @@
 """Runs of several processes over MPI, started by mpirun: they end with what a run of one process ends with, say what is
 wrong once, and end in time when a process is lost.
 
-    test_processes.py PROGRAM [--moments N] [--hang LIBRARY] [--seed S] [TEST…]
+    test_processes.py PROGRAM [--moments N] [--hang LIBRARY] [--faults LIBRARY] [--seed S] [TEST…]
 
-N processes are killed, stopped or told to end at random moments; by default few. LIBRARY is built from hang.c; without
-it, no worker hangs. Prints its seed. Without MPI in the
+N processes are killed, stopped or told to end at random moments; by default few. The libraries are built from hang.c and faults.c;
+without them, no worker hangs, and no process stops in a snapshot. Prints its seed. Without MPI in the
 program, only the test of what it says then. Exit status 77: there is no mpirun. Standard library only.
 """
 
@@ -591,6 +591,24 @@ class Faults(Launched):
         self.assertRegex(said[0], self.SENTENCE[signal.SIGSTOP] % (1, pid))
 
 
+    def test_lost_in_a_snapshot(self):
+        """Process 1 stops before it makes its part, and before it writes to it. Process 0 removes what was begun, and begins no
+        other snapshot of a run that has failed."""
+        if not OPTIONS.faults:
+            self.skipTest("no library was named that stops a process")
+        folder, log = os.path.join(self.run_folder, "snapshots"), os.path.join(self.folder, "calls")
+        counted = {"LD_PRELOAD": OPTIONS.faults, "GP_FAULTS_LOG": log, "GP_FAULTS_FOLDER": os.path.realpath(folder)}
+        for call in (1, 2):
+            arguments = ["c.yaml", "--force", *sets(["pipeline.timeout=2", "pipeline.balance=[4, 4]", "train.save_every=7"])]
+            stops = ["env", "GP_FAULTS=stop-before %d" % call]
+            status, said, out = self.end(self.launch(self.run_folder, (1, arguments), (1, arguments), prefix=stops, environment=counted))
+            self.assertEqual((status, len(said)), (1, 1), out)
+            self.assertRegex(said[0], self.SENTENCE[signal.SIGSTOP].replace("%d", r"\d+"))
+            self.assertEqual(os.listdir(folder), [])
+            self.assertEqual(read(log).decode().splitlines().count("mkdir step-00000007"), 1)
+            os.remove(log)
+
+
 class Hangs(Launched):
     """A worker computes an instruction that never ends. It is said once which one, all processes end, and a resumed run
     reaches the same parameters."""
@@ -650,4 +668,4 @@ if __name__ == "__main__":
     if SOME and has_mpi(os.path.abspath(SOME[0])) and not shutil.which("mpirun"):
         print("skipped: there is no mpirun")
         sys.exit(77)
-    main(Bits, Data, BadInput, Faults, Hangs, WithoutMpi, moments={"type": int, "default": 6}, hang={"type": os.path.abspath})
+    main(Bits, Data, BadInput, Faults, Hangs, WithoutMpi, moments={"type": int, "default": 6}, hang={"type": os.path.abspath}, faults={"type": os.path.abspath})

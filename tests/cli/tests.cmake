@@ -70,7 +70,7 @@ else()
   # Only the headers: the program brings oneDNN itself.
   target_include_directories(gp_hang SYSTEM PRIVATE $<TARGET_PROPERTY:DNNL::dnnl,INTERFACE_INCLUDE_DIRECTORIES>)
   target_link_libraries(gp_hang PRIVATE gp_options gp_warnings ${CMAKE_DL_LIBS})
-  set(processes --hang $<TARGET_FILE:gp_hang>)
+  set(processes --hang $<TARGET_FILE:gp_hang> ${faults})
 endif()
 add_test(NAME cli_processes COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_processes.py
                                     $<TARGET_FILE:gpipe-train> ${processes})
