@@ -183,7 +183,7 @@ static void the_start_says_which_stages_have_replicas(void **state) {
         if (session->plan->arena[w] > largest) largest = session->plan->arena[w];
     session->plan->processors = 3;
     begin();
-    gp_progress_start(&progress, GP_NORMAL, session, "runs/a");
+    gp_progress_start(&progress, GP_NORMAL, session, NULL, "runs/a");
     snprintf(wanted, sizeof wanted,
              "8 layers, 1139 parameters; 2 stages [3, 5], replicas [2, 1], schedule gpipe, 4 micro-batches, checkpoint "
              "except_last; at most %s per worker\n"
