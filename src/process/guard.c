@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "process/guard_internal.h"
 
 enum {
@@ -101,11 +102,11 @@ static void hear(gp_guard *guard, gp_guard_peer *from) {
 }
 
 static void look_for_silence(gp_guard *guard, double now, double asleep) {
-    char how[64];
+    char how[64], number[GP_NUMBER_TEXT];
     pthread_mutex_lock(&guard->lock);
     double timeout = guard->timeout;
     pthread_mutex_unlock(&guard->lock);
-    snprintf(how, sizeof how, "has given no sign of life for %.0f s", timeout);
+    snprintf(how, sizeof how, "has given no sign of life for %s s", gp_number_text(number, timeout));
     for (int p = 0; p < guard->count; p++) {
         gp_guard_peer *its = &guard->peers[p];
         its->heard += asleep; /* nothing could be heard while this process itself was stopped */

@@ -164,10 +164,10 @@ static void test_a_silent_process_is_lost(void **state) {
     int fake = fake_join(&all.door, 1);
     end_start(&all, 0);
     gp_guard_set_timeout(of(&all, 0), 0.2);
-    expect_cause(of(&all, 0), GP_LOST, "process 1 (host fake, pid 7) has given no sign of life for 0 s");
+    expect_cause(of(&all, 0), GP_LOST, "process 1 (host fake, pid 7) has given no sign of life for 0.2 s");
     gp_error told = {0};
     fake_await(fake, GP_GUARD_LOST, &told); /* it may go on later, and must end then */
-    assert_string_equal(told.text, "process 1 (host fake, pid 7) has given no sign of life for 0 s");
+    assert_string_equal(told.text, "process 1 (host fake, pid 7) has given no sign of life for 0.2 s");
     end(&all);
     close(fake);
 
@@ -176,7 +176,7 @@ static void test_a_silent_process_is_lost(void **state) {
     fake = fake_admit(all.listening, &all.door, &rank);
     end_start(&all, 1);
     gp_guard_set_timeout(of(&all, 1), 0.2);
-    expect_cause(of(&all, 1), GP_LOST, "process 0 (host fake, pid 7) has given no sign of life for 0 s");
+    expect_cause(of(&all, 1), GP_LOST, "process 0 (host fake, pid 7) has given no sign of life for 0.2 s");
     end(&all);
     close(fake);
     close(all.listening);
