@@ -51,7 +51,10 @@ mutants() { "$build/tests/test_mutants" 200000 "$seed"; }
 kills() {
     python3 -B tests/cli/test_kills.py "$build/gpipe-train" --faults "$build/tests/libgp_faults.so" --kills 200 --seed "$seed"
 }
-processes() { python3 -B tests/cli/test_processes.py "$build/gpipe-train" --moments 50 --seed "$seed"; }
+processes() {
+    python3 -B tests/cli/test_processes.py "$build/gpipe-train" --hang "$build/tests/libgp_hang.so" \
+        --faults "$build/tests/libgp_faults.so" --moments 50 --seed "$seed"
+}
 sanitized() {
     local preset prefix=()
     # clang 14's runtime knows address spaces that are shuffled by 28 bits at most.
