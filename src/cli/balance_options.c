@@ -33,6 +33,8 @@ const char *gp_balance_options_help(void) {
            "if layers, shapes, micro-batch, devices, threads and versions are the same. It is measured again if other\n"
            "programs kept the processors busy. Rates of this machine (operations and bytes per second) are kept\n"
            "beside them, in gpipe/rates (docs/profile.md).\n"
+           "Under a launcher (mpirun), process 0 does all this, and the others help it to measure the links between\n"
+           "them: what messages take (docs/profile.md).\n"
            "Exit status: 0 done; 130 interrupted; 1 the program failed; 2 the command line or the configuration\n"
            "is wrong.\n";
 }

@@ -1,5 +1,6 @@
 /* gpipe-balance: options and exit status. Everything that a test would want to call lives in the rooms below. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/printable.h"
 #include "base/replace.h"
@@ -9,7 +10,9 @@
 #include "profile/profile_file.h"
 #include "report/balance_report.h"
 #include "report/balance_write.h"
+#include "process/processes.h"
 #include "session/inputs.h"
+#include "train/opening.h"
 #include "tune/search.h"
 #include "tune/what_if.h"
 
@@ -37,15 +40,26 @@ static gp_status report_search(const gp_search *found, const gp_balance_options 
     return GP_OK;
 }
 
-static gp_status search(const gp_balance_options *options, gp_error *err) {
+/* What a launcher started. */
+typedef struct launch {
+    int processes;                 /* that it started; 0: this one is alone */
+    const int *machines;           /* [process]; NULL: not known */
+    const gp_link_measurer *links; /* NULL: nothing is measured, or without the other processes */
+    int processors;                /* of this machine, for all of its processes; 0: not known */
+} launch;
+
+static gp_status search(const gp_balance_options *options, const launch *launched, gp_error *err) {
     gp_search found;
-    const gp_search_request request = {.config = options->config,
+    const gp_search_request request = {.processes = launched->processes,
+                                       .machines = launched->machines,
+                                       .links = launched->links,
+                                       .config = options->config,
                                        .overrides = options->overrides,
                                        .override_count = options->override_count,
                                        .profile = options->profile,
                                        .seconds = options->seconds,
                                        .again = options->again,
-                                       .processors = options->processors,
+                                       .processors = options->processors ? options->processors : launched->processors,
                                        .notice = options->quiet ? NULL : stderr};
     gp_status status = gp_search_run(&request, &found, err);
     if (status == GP_OK) status = report_search(&found, options, err);
@@ -53,13 +67,13 @@ static gp_status search(const gp_balance_options *options, gp_error *err) {
     return status;
 }
 
-static gp_status run(const gp_balance_options *options, gp_error *err) {
+static gp_status run(const gp_balance_options *options, const launch *launched, gp_error *err) {
     gp_config *config = NULL;
     gp_session *session = NULL;
     if (options->simulate) return gp_what_if_answer_file(options->simulate, options->json, stdout, err);
     /* Before the seconds that measuring takes. */
     if (options->write) GP_RETURN_IF_FAILED(gp_yaml_check_replaceable(options->config, err));
-    if (options->search) return search(options, err);
+    if (options->search) return search(options, launched, err);
     GP_RETURN_IF_FAILED(
         gp_config_load(GP_TO_BALANCE, options->config, options->overrides, options->override_count, &config, err));
     gp_status status = gp_inputs_check_output(config, "-o", options->out, err);
@@ -68,14 +82,18 @@ static gp_status run(const gp_balance_options *options, gp_error *err) {
         gp_config_destroy(&config);
         return status;
     }
-    const gp_session_options session_options = {.balances = true,
+    const gp_session_options session_options = {.processes = launched->processes,
+                                                .machines = launched->machines,
+                                                .links = launched->links,
+                                                .balances = true,
                                                 .orders = options->orders,
                                                 .profiling = GP_PROFILING_MEASURE,
                                                 .profile = options->profile,
                                                 .profile_out = options->out,
                                                 .again = options->again || options->out,
                                                 .seconds = options->seconds,
-                                                .processors = options->processors,
+                                                .processors =
+                                                    options->processors ? options->processors : launched->processors,
                                                 .notice = options->quiet ? NULL : stderr};
     GP_RETURN_IF_FAILED(gp_session_open(&config, &session_options, &session, err));
     status = balance(session, options, err);
@@ -83,16 +101,64 @@ static gp_status run(const gp_balance_options *options, gp_error *err) {
     return status;
 }
 
+/* Process 0, when the others may help. */
+static gp_status run_first(const gp_balance_options *options, gp_processes *processes, gp_error *err) {
+    gp_opening_links links = {.processes = processes};
+    const gp_link_measurer measurer = gp_opening_measurer(&links);
+    const launch launched = {gp_processes_wire(processes)->processes, gp_processes_machines(processes), &measurer,
+                             gp_processes_processors(processes)};
+    GP_RETURN_IF_FAILED(run(options, &launched, err));
+    return gp_opening_decline(processes, err);
+}
+
+/* Another process: it helps to measure links, until process 0 says that there is nothing to run. */
+static gp_status help(gp_processes *processes, gp_error *err) {
+    gp_opening opening = {0};
+    gp_status status = gp_opening_receive(processes, &opening, err);
+    if (status == GP_OK && opening.text)
+        status = gp_fail(err, GP_UNSUPPORTED, "it runs gpipe-balance, but process 0 trains: start one program");
+    gp_opening_fini(&opening);
+    return status == GP_OK ? GP_OK : gp_error_context(err, "process %d: ", gp_processes_wire(processes)->rank);
+}
+
+/* What ends one of them ends all, and is said once. */
+static gp_status run_together(const gp_balance_options *options, int rank, bool *says, gp_error *err) {
+    gp_processes *processes = NULL;
+    GP_RETURN_IF_FAILED(gp_processes_open(&processes, err));
+    gp_status status = rank == 0 ? run_first(options, processes, err) : help(processes, err);
+    *says = gp_processes_close(&processes, &status, err);
+    return status;
+}
+
+/* Process 0 does it alone if there is nothing to measure, or if no message can be sent. */
+static gp_status run_launched(const gp_balance_options *options, int count, int rank, bool *says, gp_error *err) {
+    launch launched = {.processes = count > 1 ? count : 0};
+    int *machines = NULL;
+    bool measures = !options->simulate && !options->profile && gp_processes_are_built();
+    if (count > 1 && measures) return run_together(options, rank, says, err);
+    if (rank > 0) return GP_OK;
+    GP_RETURN_IF_FAILED(gp_processes_launched_machines(launched.processes, &machines, err));
+    launched.machines = machines;
+    gp_status status = run(options, &launched, err);
+    free(machines);
+    return status;
+}
+
 int main(int argc, char **argv) {
     gp_error err = {0};
     gp_balance_options options = {0};
+    int count, rank;
     gp_process_begin(argv);
+    gp_processes_launched(&count, &rank);
+    bool says = rank == 0;
     gp_status status = gp_balance_options_parse(argc, argv, &options, &err);
+    if (status == GP_OK && !says && (options.help || options.version)) return 0;
     if (status == GP_OK && options.help)
         fputs(gp_balance_options_help(), stdout);
     else if (status == GP_OK && options.version)
         printf("gpipe-balance %s\n", GP_VERSION);
     else if (status == GP_OK)
-        status = run(&options, &err);
+        status = run_launched(&options, count, rank, &says, &err);
+    if (!says) err.text[0] = '\0';
     return gp_process_end("gpipe-balance", status, &err);
 }

@@ -57,6 +57,7 @@ typedef struct run {
     gp_config *config; /* NULL: the session has it */
     gp_session *session;
     int processes;    /* that a launcher started; 0: it is alone */
+    int *machines;    /* [process] as far as it is known; NULL: not. Of a plan */
     bool goes_on;     /* from a snapshot */
     gp_resume resume; /* what it goes on from */
 } run;
@@ -66,6 +67,7 @@ static void run_fini(run *r) {
     gp_resume_close(&r->resume);
     gp_config_destroy(&r->config);
     free(r->folder);
+    free(r->machines);
 }
 
 static gp_status report_plan(const gp_session *session, const gp_options *options, gp_error *err) {
@@ -228,9 +230,13 @@ static gp_status check_outputs(const run *r, gp_error *err) {
 
 static gp_status open_session(run *r, gp_error *err) {
     const gp_options *options = r->options;
+    gp_opening_links links = {.processes = processes};
+    const gp_link_measurer measurer = processes ? gp_opening_measurer(&links) : (gp_link_measurer){0};
+    if (!processes) GP_RETURN_IF_FAILED(gp_processes_launched_machines(r->processes, &r->machines, err));
     const gp_session_options session_options = {.norms = options->verbosity == GP_VERBOSE && !options->plan,
                                                 .processes = r->processes,
-                                                .machines = processes ? gp_processes_machines(processes) : NULL,
+                                                .machines = processes ? gp_processes_machines(processes) : r->machines,
+                                                .links = processes ? &measurer : NULL,
                                                 .resumes = options->resume,
                                                 .step = r->resume.step,
                                                 .profiling = options->plan ? GP_PROFILING_FIND : GP_PROFILING_MEASURE,

@@ -105,6 +105,12 @@ const gp_profile_copy *gp_profile_find_copy(const gp_profile *profile, const cha
     return NULL;
 }
 
+bool gp_profile_has_links(const gp_profile *profile) {
+    bool any = false;
+    for (int k = 0; k < GP_LINK_KINDS; k++) any = any || profile->links[k].known;
+    return any;
+}
+
 const char *gp_layer_name(const gp_graph *graph, int layer) {
     return graph->nodes[layer > 0 ? graph->unit_end[layer - 1] : 0].name;
 }

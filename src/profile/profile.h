@@ -15,6 +15,7 @@
 #include "device/device.h"
 #include "model/graph.h"
 #include "profile/rates.h"
+#include "schedule/links.h"
 
 typedef enum gp_profile_time {
     GP_PROFILE_TIME_FORWARD,         /* of a micro-batch; the loss belongs to the last layer */
@@ -50,6 +51,12 @@ typedef struct gp_profile_copy {
     double latency, per_byte;
 } gp_profile_copy;
 
+/* A message between two processes takes latency + bytes × per_byte seconds. */
+typedef struct gp_profile_link {
+    bool known;
+    double latency, per_byte; /* per_byte > 0 */
+} gp_profile_link;
+
 /* Texts that times depend on. */
 typedef enum gp_profile_text_kind {
     GP_PROFILE_TEXT_MACHINE,   /* "AMD EPYC, 2 CPUs" */
@@ -82,6 +89,7 @@ typedef struct gp_profile {
     int device_count;
     gp_profile_copy *copies;
     int copy_count;
+    gp_profile_link links[GP_LINK_KINDS]; /* GP_LINK_PROCESS is never known: copies say what that takes */
 } gp_profile;
 
 /* Zeroed layers for each of `count` devices. The profile takes over the identity's texts, or leaves them all. */
@@ -102,6 +110,8 @@ bool gp_profile_is_counted(const gp_profile *profile);
 const gp_profile_device *gp_profile_find(const gp_profile *profile, const gp_device_spec *spec);
 /* NULL where there is none. */
 const gp_profile_copy *gp_profile_find_copy(const gp_profile *profile, const char *from, const char *to);
+/* Whether it has a link of any kind. */
+bool gp_profile_has_links(const gp_profile *profile);
 /* The name of a layer as `balance` counts: its first node's. */
 const char *gp_layer_name(const gp_graph *graph, int layer);
 /* "cpu", "cpu, 2 threads", "cuda:1" into buffer, which is returned. */

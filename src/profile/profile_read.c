@@ -12,6 +12,7 @@
 
 enum { MOST_BYTES = 8 << 20, MOST_THREADS = 1024 };
 static const double most_milliseconds = 1e9; /* eleven days */
+static const double least_per_mib = 1e-6;    /* milliseconds: what messages take divides */
 
 /* A mapping, and its name in messages: "devices.0.layers.3". */
 typedef struct object {
@@ -232,6 +233,35 @@ static gp_status read_copies(const object *root, gp_profile *profile, gp_error *
     return GP_OK;
 }
 
+/* ---- links ------------------------------------------------------------------------------------------------------- */
+
+static gp_status read_link(const object *links, gp_link_kind kind, gp_profile_link *out, gp_error *err) {
+    static const char *const known[] = {"latency", "per_mib", NULL};
+    const char *key = gp_link_kind_name(kind);
+    object its = {.node = gp_yaml_get(links->node, key)};
+    double per_mib;
+    if (!its.node) return GP_OK;
+    snprintf(its.name, sizeof its.name, "%.90s.%.30s", links->name, key);
+    GP_RETURN_IF_FAILED(gp_read_mapping(its.node, its.name, err));
+    GP_RETURN_IF_FAILED(gp_check_keys(its.node, its.name, known, NULL, err));
+    GP_RETURN_IF_FAILED(read_time(&its, "latency", 0, &out->latency, err));
+    if (!gp_yaml_get(its.node, "per_mib")) return refuse_missing(&its, "per_mib", err);
+    GP_RETURN_IF_FAILED(read_number(&its, "per_mib", least_per_mib, most_milliseconds, 0, &per_mib, err));
+    out->per_byte = per_mib * (1e-3 * 0x1p-20);
+    out->known = true;
+    return GP_OK;
+}
+
+static gp_status read_links(const object *root, gp_profile *profile, gp_error *err) {
+    static const char *const known[] = {"host", "network", NULL};
+    const object links = {.node = gp_yaml_get(root->node, "links"), .name = "links"};
+    if (!links.node) return GP_OK;
+    GP_RETURN_IF_FAILED(gp_read_mapping(links.node, links.name, err));
+    GP_RETURN_IF_FAILED(gp_check_keys(links.node, links.name, known, NULL, err));
+    GP_RETURN_IF_FAILED(read_link(&links, GP_LINK_HOST, &profile->links[GP_LINK_HOST], err));
+    return read_link(&links, GP_LINK_NETWORK, &profile->links[GP_LINK_NETWORK], err);
+}
+
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
 static gp_status check_format(const object *root, gp_error *err) {
@@ -262,7 +292,7 @@ static gp_status read_root(const object *root, gp_profile *profile, gp_error *er
     static const char *const known[] = {"gpipe_profile", "machine",   "libraries", "program",
                                         "precision",     "optimizer", "model",     "micro_batch",
                                         "together",      "taken",     "load", /* of earlier versions; ignored */
-                                        "devices",       "copies",    NULL};
+                                        "devices",       "copies",    "links",     NULL};
     if (!gp_yaml_get(root->node, "gpipe_profile"))
         return gp_fail_at(err, GP_DATA, (gp_place){profile->path, 1, 1}, "not a profile: \"gpipe_profile\" is missing");
     GP_RETURN_IF_FAILED(check_format(root, err));
@@ -272,7 +302,8 @@ static gp_status read_root(const object *root, gp_profile *profile, gp_error *er
     if (taken && (taken->kind != GP_YAML_SCALAR || !gp_when_parse(taken->text, &profile->taken)))
         return refuse(root, "taken", taken, "a time such as \"2026-11-22T19:02:44Z\"", err);
     GP_RETURN_IF_FAILED(read_devices(root, profile, err));
-    return read_copies(root, profile, err);
+    GP_RETURN_IF_FAILED(read_copies(root, profile, err));
+    return read_links(root, profile, err);
 }
 
 /* The readers of the configuration fail with GP_CONFIG. */

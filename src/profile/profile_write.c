@@ -30,6 +30,10 @@ void gp_profile_round(gp_profile *profile) {
         round_to("%.6g", 1e-3, &profile->copies[c].latency);
         round_to("%.6g", 1e-3 * 0x1p-20, &profile->copies[c].per_byte);
     }
+    for (int k = 0; k < GP_LINK_KINDS; k++) {
+        round_to("%.6g", 1e-3, &profile->links[k].latency);
+        round_to("%.6g", 1e-3 * 0x1p-20, &profile->links[k].per_byte);
+    }
 }
 
 static void write_identity(FILE *file, const gp_profile_identity *identity) {
@@ -79,7 +83,19 @@ static void write_copies(FILE *file, const gp_profile *profile) {
         fprintf(file, "%s\n    {\"from\": \"%s\", \"to\": \"%s\", \"latency\": %.6g, \"per_mib\": %.6g}", c ? "," : "",
                 copy->from, copy->to, copy->latency / 1e-3, copy->per_byte / (1e-3 * 0x1p-20));
     }
-    fputs("\n  ]\n}\n", file);
+    fputs("\n  ]", file);
+}
+
+static void write_links(FILE *file, const gp_profile *profile) {
+    const char *before = ",\n  \"links\": {";
+    for (int k = 0; k < GP_LINK_KINDS; k++) {
+        const gp_profile_link *link = &profile->links[k];
+        if (!link->known) continue;
+        fprintf(file, "%s\n    \"%s\": {\"latency\": %.6g, \"per_mib\": %.6g}", before,
+                gp_link_kind_name((gp_link_kind)k), link->latency / 1e-3, link->per_byte / (1e-3 * 0x1p-20));
+        before = ",";
+    }
+    if (gp_profile_has_links(profile)) fputs("\n  }", file);
 }
 
 gp_status gp_profile_text(const gp_profile *profile, char **out, gp_error *err) {
@@ -90,6 +106,8 @@ gp_status gp_profile_text(const gp_profile *profile, char **out, gp_error *err) 
     if (profile->taken > 0) fprintf(text.file, ",\n  \"taken\": \"%s\"", gp_when_text(when, profile->taken));
     write_devices(text.file, profile);
     write_copies(text.file, profile);
+    write_links(text.file, profile);
+    fputs("\n}\n", text.file);
     return gp_text_end(&text, GP_OK, out, err);
 }
 

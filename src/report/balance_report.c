@@ -191,6 +191,18 @@ static void write_slowdowns(const report *r) {
     }
 }
 
+static void write_links(const report *r) {
+    const gp_profile *profile = r->session->profile;
+    const char *head = "links";
+    for (int k = 0; k < GP_LINK_KINDS; k++) {
+        const gp_profile_link *link = &profile->links[k];
+        if (!link->known) continue;
+        fprintf(r->out, "%-13s%s: %s, %s\n", head, gp_link_kind_text((gp_link_kind)k),
+                gp_report_seconds(link->latency).text, gp_report_rate(1 / link->per_byte).text);
+        head = "";
+    }
+}
+
 static void write_stages(const report *r) {
     const gp_plan *plan = r->found.plan;
     const gp_expectation *expected = &r->found.expected;
@@ -292,6 +304,7 @@ static gp_status write_report(report *r, gp_error *err) {
     GP_RETURN_IF_FAILED(report_init(r, err));
     write_origin(r);
     write_slowdowns(r);
+    write_links(r);
     write_layers(r);
     write_stages(r);
     GP_RETURN_IF_FAILED(write_order(r, err));
@@ -362,6 +375,20 @@ static json_t *pack_slowdowns(const report *r) {
     return slowdowns;
 }
 
+/* NULL: there are none. */
+static json_t *pack_links(const report *r) {
+    const gp_profile *profile = r->session->profile;
+    json_t *links = gp_profile_has_links(profile) ? json_object() : NULL;
+    for (int k = 0; k < GP_LINK_KINDS; k++) {
+        const gp_profile_link *link = &profile->links[k];
+        if (link->known)
+            json_object_set_new(
+                links, gp_link_kind_name((gp_link_kind)k),
+                json_pack("{s:f, s:f}", "latency_us", 1e6 * link->latency, "bytes_per_s", 1 / link->per_byte));
+    }
+    return links;
+}
+
 /* Which of the configured devices stands where. */
 static json_t *pack_order(const report *r) {
     json_t *order = json_array();
@@ -389,12 +416,12 @@ static json_t *pack_report(report *r, gp_error *err) {
     char when[GP_WHEN_TEXT];
     json_t *root = pack_cut(r, &r->found);
     json_t *rest = json_pack(
-        "{s:o, s:o, s:o*, s:o*, s:i, s:i, s:o, s:o, s:o*, s:b, s:s*, s:o*}", "stages", pack_stages(r), "even",
+        "{s:o, s:o, s:o*, s:o*, s:i, s:i, s:o, s:o*, s:o, s:o*, s:b, s:s*, s:o*}", "stages", pack_stages(r), "even",
         pack_cut(r, &r->even), "order", session->order ? pack_order(r) : NULL, "configured",
         r->configured.layers ? pack_cut(r, &r->configured) : NULL, "processors", r->found.plan->processors, "threads",
-        gp_plan_threads(r->found.plan), "slowdown", pack_slowdowns(r), "layers", pack_layers(r), "profile",
-        profile->path ? pack_path(profile->path, err) : NULL, "measured", session->measured.rounds > 0, "taken_at",
-        profile->taken > 0 ? gp_when_text(when, profile->taken) : NULL, "taken",
+        gp_plan_threads(r->found.plan), "slowdown", pack_slowdowns(r), "links", pack_links(r), "layers", pack_layers(r),
+        "profile", profile->path ? pack_path(profile->path, err) : NULL, "measured", session->measured.rounds > 0,
+        "taken_at", profile->taken > 0 ? gp_when_text(when, profile->taken) : NULL, "taken",
         difference && *difference ? json_string(difference) : NULL);
     bool whole_report = rest && json_object_update(root, rest) == 0;
     json_decref(rest);

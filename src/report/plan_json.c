@@ -122,17 +122,17 @@ static void write_edges(const gp_plan *plan, FILE *out) {
 
 /* Of the largest mini-batch. */
 static gp_status write_links(const gp_plan *plan, FILE *out, gp_error *err) {
-    static const char *const names[] = {"process", "host", "network"};
     const gp_links *links = plan->links;
     gp_link_use use[GP_LINK_KINDS];
     if (!links) return GP_OK;
     GP_RETURN_IF_FAILED(gp_plan_link_use(plan, gp_plan_largest_mini(plan), use, err));
     fprintf(out, ",\n\"processes\":%d,\"hosts\":%d,\"links\":[", links->processes, links->hosts);
     for (int k = 0; k < GP_LINK_KINDS; k++) {
-        fprintf(out, "%s\n{\"link\":\"%s\",", k ? "," : "", names[k]);
+        fprintf(out, "%s\n{\"link\":\"%s\",", k ? "," : "", gp_link_kind_name((gp_link_kind)k));
         if (links->of[k].given)
-            fprintf(out, "\"latency_us\":%.12g,\"bytes_per_s\":%.12g,\"shared\":%s,", 1e6 * links->of[k].latency,
-                    links->of[k].bandwidth, links->of[k].shared ? "true" : "false");
+            fprintf(out, "\"latency_us\":%.12g,\"bytes_per_s\":%.12g,\"shared\":%s,\"from\":\"%s\",",
+                    1e6 * links->of[k].latency, links->of[k].bandwidth, links->of[k].shared ? "true" : "false",
+                    links->of[k].measured ? "profile" : "by hand");
         fprintf(out, "\"copies\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"busiest_bytes\":%" PRIu64 "}", use[k].copies,
                 use[k].bytes, use[k].busiest_bytes);
     }

@@ -1,25 +1,16 @@
 /* The report's table of links: what they take, and what a mini-batch sends over them. */
-#include "base/number.h"
 #include "plan/link_use.h"
 #include "report/plan_report_parts.h"
 
-/* "125 MB/s": as the configuration says it. */
-static gp_report_text rate_text(double bytes) {
-    gp_report_text its;
-    char number[GP_NUMBER_TEXT];
-    const char *unit = bytes >= 1e9 ? "GB/s" : bytes >= 1e6 ? "MB/s" : bytes >= 1e3 ? "KB/s" : "B/s";
-    double of = bytes >= 1e9 ? 1e9 : bytes >= 1e6 ? 1e6 : bytes >= 1e3 ? 1e3 : 1;
-    snprintf(its.text, sizeof its.text, "%s %s", gp_rounded_text(number, bytes / of, 4), unit);
-    return its;
-}
-
-static void write_given(const gp_report *report, const gp_link *link) {
+static void write_given(const gp_report *report, gp_link_kind kind, const gp_link *link) {
     if (!link->given) {
         gp_report_cell(report->out, "as devices copy", 30, false);
+        gp_report_cell(report->out, kind == GP_LINK_PROCESS ? "" : "not known", 11, false);
         return;
     }
     gp_report_format_cell(report->out, 30, "%s, %s%s", gp_report_seconds(link->latency).text,
-                          rate_text(link->bandwidth).text, link->shared ? ", shared" : "");
+                          gp_report_rate(link->bandwidth).text, link->shared ? ", shared" : "");
+    gp_report_cell(report->out, link->measured ? "profile" : "by hand", 11, false);
 }
 
 /* "out of host 3: 1.5 MiB, 12 ms" */
@@ -39,12 +30,12 @@ gp_status gp_report_links(const gp_report *report, gp_error *err) {
     fprintf(report->out, "\nlinks, of a mini-batch: %s in %d process%s on %s\n",
             gp_report_count(report->plan->workers, "worker").text, links->processes, links->processes == 1 ? "" : "es",
             gp_report_count(links->hosts, "host").text);
-    fprintf(report->out, "  %-28s%-30s%12s%12s  %s\n", "link", "takes", "copies", "in all", "the busiest");
+    fprintf(report->out, "  %-28s%-30s%-11s%12s%12s  %s\n", "link", "takes", "from", "copies", "in all", "the busiest");
     for (int k = 0; k < GP_LINK_KINDS; k++) {
-        if (use[k].copies == 0 && !links->of[k].given) continue;
+        if (use[k].copies == 0 && (!links->of[k].given || links->of[k].measured)) continue;
         fputs("  ", report->out);
         gp_report_cell(report->out, gp_link_kind_text((gp_link_kind)k), 28, false);
-        write_given(report, &links->of[k]);
+        write_given(report, (gp_link_kind)k, &links->of[k]);
         gp_report_cell(report->out, gp_report_number((int64_t)use[k].copies).text, 12, true);
         gp_report_cell(report->out, gp_report_bytes((size_t)use[k].bytes).text, 12, true);
         if (use[k].bytes > 0)

@@ -47,6 +47,15 @@ void gp_report_format_cell(FILE *out, int width, const char *format, ...) {
     gp_report_cell(out, text, width, false);
 }
 
+gp_report_text gp_report_rate(double bytes) {
+    gp_report_text its;
+    char number[GP_NUMBER_TEXT];
+    const char *unit = bytes >= 1e9 ? "GB/s" : bytes >= 1e6 ? "MB/s" : bytes >= 1e3 ? "KB/s" : "B/s";
+    double of = bytes >= 1e9 ? 1e9 : bytes >= 1e6 ? 1e6 : bytes >= 1e3 ? 1e3 : 1;
+    snprintf(its.text, sizeof its.text, "%s %s", gp_rounded_text(number, bytes / of, 4), unit);
+    return its;
+}
+
 gp_report_text gp_report_number(int64_t number) {
     gp_report_text its;
     char digits[24], *to = its.text;

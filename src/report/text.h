@@ -25,6 +25,8 @@ gp_report_text gp_report_seconds(double seconds);
 gp_report_text gp_report_count(int64_t number, const char *singular);
 /* "1.5 MiB" */
 gp_report_text gp_report_bytes(size_t bytes);
+/* "125 MB/s": as the configuration says it. */
+gp_report_text gp_report_rate(double bytes);
 /* As profiles name devices: "cpu, 2 threads", "cuda:1". */
 gp_report_text gp_report_device(const gp_device_spec *spec);
 gp_report_text gp_report_profiled(const gp_profile_device *device);

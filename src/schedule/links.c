@@ -11,6 +11,11 @@ const char *gp_link_kind_text(gp_link_kind kind) {
     return texts[kind];
 }
 
+const char *gp_link_kind_name(gp_link_kind kind) {
+    static const char *const names[] = {"process", "host", "network"};
+    return names[kind];
+}
+
 gp_status gp_links_create(int workers, gp_links **out, gp_error *err) {
     gp_links *links = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&links, 1, err));

@@ -21,12 +21,15 @@ typedef enum gp_link_kind {
 } gp_link_kind;
 /* "inside a process" */
 const char *gp_link_kind_text(gp_link_kind kind);
+/* "process": its key in files. */
+const char *gp_link_kind_name(gp_link_kind kind);
 
 typedef struct gp_link {
     bool given; /* else copies take what the devices' copies take */
     bool shared;
     double latency;   /* seconds */
     double bandwidth; /* bytes per second; > 0 */
+    bool measured;    /* a profile gives it; else the configuration does */
 } gp_link;
 
 typedef struct gp_links {

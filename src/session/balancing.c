@@ -119,14 +119,16 @@ static void find_copies(const gp_session *session, const gp_device_spec *to, gp_
     }
 }
 
-/* Values come from the stage before, over a link if one is given. */
+/* Values come from the stage before, over a link if one is given. Messages travel while workers compute: their latency
+ * keeps no worker busy. */
 static void find_links(const gp_session *session, gp_balance_device *devices) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     int entries = pipeline->entry_count, before = pipeline->device_count - pipeline->replicas[entries - 1];
     for (int e = 0, w = 0; e < entries; before = w, w += pipeline->replicas[e++]) {
         const gp_link *link = gp_links_between(session->links, before, w);
+        double latency = link && !gp_links_are_messages(session->links, before, w) ? link->latency : 0;
         for (int r = 0; r < pipeline->replicas[e] && link; r++) {
-            devices[w + r].copy_latency = 1e12 * link->latency;
+            devices[w + r].copy_latency = 1e12 * latency;
             devices[w + r].copy_per_byte = 1e12 / link->bandwidth;
         }
     }

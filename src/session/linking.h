@@ -1,16 +1,30 @@
-/* The links of a session: which worker lies in which process and on which host, as pipeline.links says.
+/* The links of a session: which worker lies in which process and on which host, and what data take between them, as
+ * pipeline.links says or as a profile has it.
  *
  * Pure; any thread. */
 #ifndef GP_SESSION_LINKING_H
 #define GP_SESSION_LINKING_H
 
+#include "profile/profile.h"
 #include "schedule/links.h"
 #include "settings/config.h"
 
-/* Of so many processes, if they are several, or of those that pipeline.links asks for: then workers are dealt out as in
- * a run (session/placement.h). *out is NULL if the configuration has no links; the caller destroys it, also on failure.
+/* Where workers are. */
+typedef struct gp_link_places {
+    int processes;       /* of a run, or that ranks need; 1: those that pipeline.links asks for */
+    const int *process;  /* [worker] of those */
+    const int *machines; /* [process] the first process on its machine; NULL: not known */
+} gp_link_places;
+
+/* What pipeline.links says. Of its own processes, workers are dealt out as in a run (session/placement.h). A host has
+ * as many processes as it says; if it does not, hosts are the machines, or if they are not known each process has a
+ * host of its own. *out is NULL if the configuration has no links; the caller destroys it, also on failure.
  * GP_CONFIG with a place: more processes than workers, or ranks that do not exist. */
-GP_MUST_USE gp_status gp_links_find(const gp_pipeline_config *pipeline, int processes, const int *process,
-                                    gp_links **out, gp_error *err);
+GP_MUST_USE gp_status gp_links_find(const gp_pipeline_config *pipeline, const gp_link_places *places, gp_links **out,
+                                    gp_error *err);
+/* Adds what the profile (NULL: none) has of links that the configuration does not give. If the configuration has no
+ * links, *links is NULL before, and becomes those of several processes, if the profile gives one between them. */
+GP_MUST_USE gp_status gp_links_add_measured(const gp_pipeline_config *pipeline, const gp_link_places *places,
+                                            const gp_profile *profile, gp_links **links, gp_error *err);
 
 #endif

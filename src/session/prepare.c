@@ -113,6 +113,10 @@ static gp_status number_devices(gp_session *session, gp_error *err) {
     return status;
 }
 
+static gp_link_places places_of(const gp_session *session) {
+    return (gp_link_places){session->options.processes, session->process, session->options.machines};
+}
+
 static gp_status find_devices(gp_session *session, gp_error *err) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     GP_RETURN_IF_FAILED(GP_NEW(&session->devices, pipeline->device_count, err));
@@ -124,7 +128,8 @@ static gp_status find_devices(gp_session *session, gp_error *err) {
     if (!session->options.weights)
         GP_RETURN_IF_FAILED(gp_placement_find(pipeline, session->options.processes, session->process, err));
     GP_RETURN_IF_FAILED(number_devices(session, err));
-    return gp_links_find(pipeline, session->options.processes, session->process, &session->links, err);
+    const gp_link_places places = places_of(session);
+    return gp_links_find(pipeline, &places, &session->links, err);
 }
 
 /* Of several processes: MPI carries what CPUs have, and NCCL what GPUs have. */
@@ -333,6 +338,8 @@ gp_status gp_session_prepare(gp_session *session, gp_error *err) {
         return named_at(train->init_place, err);
     session->update = make_update(&session->config->optimizer);
     GP_RETURN_IF_FAILED(gp_profiling_find(session, err));
+    const gp_link_places places = places_of(session);
+    GP_RETURN_IF_FAILED(gp_links_add_measured(pipeline, &places, session->profile, &session->links, err));
     if (options->orders) GP_RETURN_IF_FAILED(gp_planning_order_devices(session, err));
     GP_RETURN_IF_FAILED(GP_NEW(&session->layers, pipeline->stages, err));
     GP_RETURN_IF_FAILED(gp_planning_make(session, &now, session->layers, &session->plan, missing, err));

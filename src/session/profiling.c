@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/machine_processors.h"
@@ -171,6 +172,32 @@ static gp_status measure(gp_profile_search *s, gp_error *err) {
     return GP_OK;
 }
 
+/* ---- links ------------------------------------------------------------------------------------------------------- */
+
+/* Between the processes of this launch there is a kind of link that the session's profile lacks. */
+static bool lacks_links(const gp_profile_search *s) {
+    const gp_link_measurer *measurer = s->options->links;
+    bool lacks = false;
+    for (int k = 0; k < GP_LINK_KINDS && measurer; k++)
+        lacks = lacks || (measurer->has[k] && !s->session->profile->links[k].known);
+    return lacks;
+}
+
+/* Into the session's profile. A kind that is not measured now stays as it is. */
+static gp_status measure_links(gp_profile_search *s, gp_error *err) {
+    const gp_link_measurer *measurer = s->options->links;
+    gp_profile *profile = s->session->profile;
+    gp_profile_link found[GP_LINK_KINDS] = {{0}};
+    if (!measurer) return GP_OK;
+    GP_RETURN_IF_FAILED(measurer->measure(measurer->context, found, err));
+    for (int k = 0; k < GP_LINK_KINDS; k++)
+        if (found[k].known) profile->links[k] = found[k];
+    gp_profile_round(profile);
+    return GP_OK;
+}
+
+/* ---- keeping ----------------------------------------------------------------------------------------------------- */
+
 /* A cache that cannot be written loses time, and nothing else. */
 static gp_status keep(gp_profile_search *s, gp_error *err) {
     gp_error ignored = {0};
@@ -178,7 +205,11 @@ static gp_status keep(gp_profile_search *s, gp_error *err) {
     if (s->options->profile_out) GP_RETURN_IF_FAILED(gp_profile_write(s->session->profile, path, err));
     if (!s->options->profile_out && (!path || gp_profile_keep(s->session->profile, path, &ignored) != GP_OK))
         return GP_OK;
-    return gp_copy_text(&s->session->profile->path, path, err);
+    char *own = NULL;
+    GP_RETURN_IF_FAILED(gp_copy_text(&own, path, err));
+    free(s->session->profile->path);
+    s->session->profile->path = own;
+    return GP_OK;
 }
 
 /* In a pipe a short measurement needs no line. */
@@ -196,12 +227,21 @@ static gp_status measure_and_keep(gp_profile_search *s, gp_profile *kept, gp_err
     gp_session *session = s->session;
     session->profile = NULL;
     gp_status status = measure_and_tell(s, err);
+    if (status == GP_OK && kept) memcpy(session->profile->links, kept->links, sizeof kept->links);
+    if (status == GP_OK) status = measure_links(s, err);
     if (status == GP_OK) {
         gp_profile_destroy(&kept);
         return keep(s, err);
     }
+    gp_profile_destroy(&session->profile);
     session->profile = kept;
     return status;
+}
+
+/* Only the links of the kept profile are measured. */
+static gp_status add_links(gp_profile_search *s, gp_error *err) {
+    GP_RETURN_IF_FAILED(measure_links(s, err));
+    return keep(s, err);
 }
 
 /* Other programs took part of the machine while it was measured, some time ago. */
@@ -221,14 +261,20 @@ static bool is_worth_measuring(const gp_session *session, const gp_session_optio
            session->graph->layer_count > pipeline->stages && session->steps > 0;
 }
 
+static gp_status measure_what_lacks(gp_profile_search *s, gp_error *err) {
+    gp_profile *kept = s->session->profile;
+    if (!kept || is_slowed(kept)) return measure_and_keep(s, kept, err);
+    return lacks_links(s) ? add_links(s, err) : GP_OK;
+}
+
 static gp_status find_profile(gp_profile_search *s, gp_error *err) {
     gp_session *session = s->session;
     if (!s->options->again)
         GP_RETURN_IF_FAILED(
             gp_profile_find_kept(s->path, &s->now, session->graph, s->devices, s->count, &session->profile, err));
-    bool wanted = is_worth_measuring(session, s->options) && (!session->profile || is_slowed(session->profile));
-    if (wanted) GP_RETURN_IF_FAILED(find_seconds(s, err));
-    if (wanted && s->seconds > 0) GP_RETURN_IF_FAILED(measure_and_keep(s, session->profile, err));
+    bool worth = is_worth_measuring(session, s->options);
+    if (worth) GP_RETURN_IF_FAILED(find_seconds(s, err));
+    if (worth && s->seconds > 0) GP_RETURN_IF_FAILED(measure_what_lacks(s, err));
     if (session->profile) return GP_OK;
     return gp_profile_find_near(s->path, &s->now, session->graph, s->devices, s->count, &session->profile, err);
 }

@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "plan/identity.h"
+#include "profile/link_times.h"
 
 gp_status gp_opening_send(gp_trainer *t, gp_error *err) {
     const gp_session *session = t->session;
@@ -39,11 +40,68 @@ gp_status gp_opening_decline(gp_processes *processes, gp_error *err) {
     return gp_processes_tell(processes, GP_OPENING_HEAD, &its, sizeof its, err);
 }
 
+/* ---- links ------------------------------------------------------------------------------------------------------- */
+
+/* Process 0 with each of those that help; or one of these with process 0. */
+static gp_status ask_all(gp_processes *processes, const gp_cancel *cancel, gp_profile_link out[GP_LINK_KINDS],
+                         gp_error *err) {
+    gp_wire *wire = gp_processes_wire(processes);
+    for (int k = 0; k < GP_LINK_KINDS; k++) {
+        int peer = gp_link_peer(gp_processes_machines(processes), wire->processes, (gp_link_kind)k);
+        const gp_link_route route = {wire, wire->rank == 0 ? peer : 0, GP_OPENING_LINKS, cancel};
+        if (wire->rank == 0 && peer >= 0) GP_RETURN_IF_FAILED(gp_link_ask(&route, NULL, &out[k], err));
+        if (wire->rank > 0 && peer == wire->rank) GP_RETURN_IF_FAILED(gp_link_answer(&route, err));
+    }
+    return GP_OK;
+}
+
+/* Ends when the run ends elsewhere. */
+static gp_status take_part(gp_processes *processes, gp_profile_link out[GP_LINK_KINDS], gp_error *err) {
+    gp_cancel cancel;
+    GP_RETURN_IF_FAILED(gp_cancel_init(&cancel, err));
+    gp_processes_watch(processes, &cancel);
+    gp_status status = ask_all(processes, &cancel, out, err);
+    gp_processes_watch(processes, NULL);
+    gp_cancel_fini(&cancel);
+    return status;
+}
+
+static gp_status measure_links(void *context, gp_profile_link out[GP_LINK_KINDS], gp_error *err) {
+    gp_opening_links *links = context;
+    gp_opening_head its = {.links = 1};
+    gp_opening_set_version(&its);
+    if (!links->measured) {
+        GP_RETURN_IF_FAILED(gp_processes_tell(links->processes, GP_OPENING_HEAD, &its, sizeof its, err));
+        GP_RETURN_IF_FAILED(take_part(links->processes, links->found, err));
+    }
+    links->measured = true;
+    memcpy(out, links->found, sizeof links->found);
+    return GP_OK;
+}
+
+gp_link_measurer gp_opening_measurer(gp_opening_links *links) {
+    gp_link_measurer its = {.measure = measure_links, .context = links};
+    const int *machines = gp_processes_machines(links->processes);
+    for (int k = 0; k < GP_LINK_KINDS; k++)
+        its.has[k] = gp_link_peer(machines, gp_processes_wire(links->processes)->processes, (gp_link_kind)k) >= 0;
+    return its;
+}
+
+/* ---- what the others receive ------------------------------------------------------------------------------------- */
+
+static gp_status receive_head(gp_processes *processes, gp_opening_head *out, gp_error *err) {
+    for (;;) {
+        GP_RETURN_IF_FAILED(gp_processes_hear(processes, GP_OPENING_HEAD, out, sizeof *out, err));
+        GP_RETURN_IF_FAILED(gp_opening_check(out, err));
+        if (!out->links) return GP_OK;
+        GP_RETURN_IF_FAILED(take_part(processes, NULL, err));
+    }
+}
+
 gp_status gp_opening_receive(gp_processes *processes, gp_opening *out, gp_error *err) {
     gp_opening_head its;
     char *text = NULL;
-    GP_RETURN_IF_FAILED(gp_processes_hear(processes, GP_OPENING_HEAD, &its, sizeof its, err));
-    GP_RETURN_IF_FAILED(gp_opening_check(&its, err));
+    GP_RETURN_IF_FAILED(receive_head(processes, &its, err));
     if (its.bytes > 0) {
         GP_RETURN_IF_FAILED(GP_NEW(&text, its.bytes + 1, err));
         gp_status status = gp_processes_hear(processes, GP_OPENING_TEXT, text, its.bytes, err);

@@ -7,17 +7,28 @@
 #ifndef GP_TRAIN_OPENING_H
 #define GP_TRAIN_OPENING_H
 
+#include "profile/profile.h"
 #include "train/opening_check.h"
 #include "train/trainer_internal.h"
 
 /* Tags of messages before a run. */
-enum { GP_OPENING_HEAD, GP_OPENING_TEXT, GP_OPENING_PHASE, GP_OPENING_EXPECTED };
+enum { GP_OPENING_HEAD, GP_OPENING_TEXT, GP_OPENING_PHASE, GP_OPENING_EXPECTED, GP_OPENING_LINKS };
 
 /* Process 0, after its configuration is resolved. Nothing for a run that is alone. */
 GP_MUST_USE gp_status gp_opening_send(gp_trainer *t, gp_error *err);
 /* Process 0, in place of an opening: there is nothing to run. */
 GP_MUST_USE gp_status gp_opening_decline(gp_processes *processes, gp_error *err);
-/* The others; text NULL: there is nothing to run. GP_UNSUPPORTED: process 0 runs another version of the program. */
+/* Process 0, before the opening: measures the links to other processes (profile/link_times.h), with their help. What
+ * was measured once is not measured again. */
+typedef struct gp_opening_links {
+    gp_processes *processes; /* borrowed */
+    bool measured;
+    gp_profile_link found[GP_LINK_KINDS];
+} gp_opening_links;
+/* For a session; as long as `links` is there. */
+gp_link_measurer gp_opening_measurer(gp_opening_links *links);
+/* The others; they help to measure links before, if process 0 asks that. text NULL: there is nothing to run.
+ * GP_UNSUPPORTED: process 0 runs another version of the program. */
 GP_MUST_USE gp_status gp_opening_receive(gp_processes *processes, gp_opening *out, gp_error *err);
 /* Process 0, when the plan of a configuration is made: after the opening, and after each change. */
 GP_MUST_USE gp_status gp_phase_send(gp_trainer *t, gp_error *err);

@@ -24,6 +24,8 @@ gp_status gp_opening_check(gp_opening_head *head, gp_error *err) {
             "it runs version %s of the program, but process 0 runs version %s: install the same on all hosts",
             own.version, head->version);
     }
+    if (head->links > 1 || (head->links && head->bytes > 0))
+        return gp_fail(err, GP_INTERNAL, "process 0 sent an opening with impossible values");
     if (head->bytes == 0) return GP_OK;
     bool good = head->bytes <= GP_YAML_MAX_BYTES && head->phase >= 0 && head->step >= 0 && head->step <= UINT32_MAX &&
                 head->timeout >= 1 && head->timeout <= GP_MAX_TIMEOUT; /* false for a NaN */

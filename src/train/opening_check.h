@@ -17,6 +17,7 @@
 typedef struct gp_opening_head {
     char version[32];
     uint64_t bytes; /* of the text; 0: there is nothing to run */
+    uint64_t links; /* 1: process 0 measures links now, and sends another head afterwards; 0: a head of its own */
     int64_t samples[2], phase, step;
     uint64_t norms;
     double timeout;

@@ -119,7 +119,10 @@ static gp_status open_candidate(searcher *s, int micro_batches, gp_session **out
                                        request->override_count + OWN_OVERRIDES - 2 * s->way->configured, &config, err));
     const gp_session_options options = {.balances = true,
                                         .tries = true,
+                                        .processes = request->processes,
+                                        .machines = request->machines,
                                         .profiling = GP_PROFILING_MEASURE,
+                                        .links = request->links,
                                         .profile = request->profile,
                                         .given = request->profile ? NULL : &kept->profile,
                                         .again = request->again,

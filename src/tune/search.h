@@ -16,6 +16,7 @@
 
 #include "base/machine_memory.h"
 #include "base/status.h"
+#include "session/session.h"
 #include "settings/config.h"
 #include "tune/search_devices.h"
 
@@ -27,10 +28,13 @@ typedef struct gp_search_request {
     const char *const *overrides; /* of --set */
     int override_count;
     const char *profile; /* that times come from; NULL: kept ones, or measured for each size of micro-batch */
-    double seconds;      /* that measuring may take in all */
-    bool again;          /* measured though some were kept */
-    int processors;      /* that predictions share among the workers; 0: those this process may use */
-    FILE *notice;        /* gets progress (ticker.h); NULL: none. Borrowed */
+    int processes;       /* of a launch with several; 0: those that ranks need, or that pipeline.links asks for */
+    const int *machines; /* [process], as in a session's options. Borrowed, as is the next */
+    const gp_link_measurer *links;
+    double seconds;                   /* that measuring may take in all */
+    bool again;                       /* measured though some were kept */
+    int processors;                   /* that predictions share among the workers; 0: those this process may use */
+    FILE *notice;                     /* gets progress (ticker.h); NULL: none. Borrowed */
     const gp_machine_memory *machine; /* what planning may take; NULL: what this machine leaves. Borrowed */
 } gp_search_request;
 

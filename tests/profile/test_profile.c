@@ -82,7 +82,8 @@ static void what_is_cut_off_is_refused(void **state) {
     static const char text[] =
         "{\"gpipe_profile\": 2, \"micro_batch\": 8, \"devices\": [{\"device\": \"cpu\", \"threads\": 2,\n"
         "\"layers\": [{\"name\": \"a\", \"forward\": 1.5, \"backward\": 3}]}],\n"
-        "\"copies\": [{\"from\": \"host\", \"to\": \"cpu\", \"latency\": 0.001, \"per_mib\": 0.1}]}";
+        "\"copies\": [{\"from\": \"host\", \"to\": \"cpu\", \"latency\": 0.001, \"per_mib\": 0.1}],\n"
+        "\"links\": {\"host\": {\"latency\": 0.02, \"per_mib\": 0.3}}}";
     for (size_t bytes = 0; bytes + 1 < sizeof text; bytes++) {
         gp_profile *profile = NULL;
         gp_error err = {0};
@@ -113,6 +114,13 @@ static void what_is_left_out_has_its_usual_value(void **state) {
     assert_null(profile->identity.text[GP_PROFILE_TEXT_MACHINE]);
     assert_int_equal(profile->identity.samples, 8);
     assert_int_equal(profile->copy_count, 0);
+    assert_false(gp_profile_has_links(profile));
+    gp_profile_destroy(&profile);
+    profile = parse("{\"gpipe_profile\": 2, \"micro_batch\": 8, \"devices\": [{\"device\": \"cpu\", "
+                    "\"layers\": [{\"forward\": 3, \"backward\": 4}]}], \"links\": {\"network\": {\"per_mib\": 8}}}");
+    assert_true(gp_profile_has_links(profile) && !profile->links[GP_LINK_HOST].known);
+    assert_true(profile->links[GP_LINK_NETWORK].known && profile->links[GP_LINK_NETWORK].latency == 0);
+    assert_true(profile->links[GP_LINK_NETWORK].per_byte == 8e-3 * 0x1p-20);
     gp_profile_destroy(&profile);
 }
 
@@ -137,7 +145,11 @@ static void what_is_written_reads_back(void **state) {
                                "  ],\n"
                                "  \"copies\": [\n"
                                "    {\"from\": \"cpu\", \"to\": \"cuda\", \"latency\": 0.02, \"per_mib\": 0.0125}\n"
-                               "  ]\n"
+                               "  ],\n"
+                               "  \"links\": {\n"
+                               "    \"host\": {\"latency\": 0.03, \"per_mib\": 0.25},\n"
+                               "    \"network\": {\"latency\": 0, \"per_mib\": 8.5}\n"
+                               "  }\n"
                                "}\n";
     gp_profile *profile = parse(text);
     gp_error err = {0};

@@ -58,7 +58,7 @@ static gp_links *make_links(int workers, int hosts, bool shared) {
         links->process[w] = w;
         links->host[w] = w * hosts / workers;
     }
-    links->of[GP_LINK_NETWORK] = (gp_link){true, shared, 0.5, 1};
+    links->of[GP_LINK_NETWORK] = (gp_link){.given = true, .shared = shared, .latency = 0.5, .bandwidth = 1};
     return links;
 }
 
@@ -133,7 +133,7 @@ static void threads_share_a_process(void **state) {
     gp_links *links = make_links(4, 1, false);
     links->processes = 1;
     memset(links->process, 0, 4 * sizeof *links->process);
-    links->of[GP_LINK_PROCESS] = (gp_link){true, false, 0, 1};
+    links->of[GP_LINK_PROCESS] = (gp_link){.given = true, .bandwidth = 1};
     assert_true(play_replicas(false, (sizes){.copied = 2}, links, 2) == 4);
     links->of[GP_LINK_PROCESS].shared = true;
     assert_true(play_replicas(false, (sizes){.copied = 2}, links, 2) == 6);
@@ -181,12 +181,12 @@ static void lanes_belong_to_hosts_and_processes(void **state) {
     assert_string_equal(gp_links_lane_text(links, lane[1], text), "to host 2");
     gp_links_find_lanes(links, 0, 1, lane);
     assert_true(lane[0] == -1 && lane[1] == -1);
-    links->of[GP_LINK_HOST] = (gp_link){true, true, 0, 1};
+    links->of[GP_LINK_HOST] = (gp_link){.given = true, .shared = true, .bandwidth = 1};
     gp_links_find_lanes(links, 3, 2, lane);
     assert_string_equal(gp_links_lane_text(links, lane[0], text), "host 1");
     assert_true(lane[1] == -1);
     links->process[1] = 0;
-    links->of[GP_LINK_PROCESS] = (gp_link){true, true, 0, 1};
+    links->of[GP_LINK_PROCESS] = (gp_link){.given = true, .shared = true, .bandwidth = 1};
     gp_links_find_lanes(links, 0, 1, lane);
     assert_string_equal(gp_links_lane_text(links, lane[0], text), "process 0");
     assert_true(lane[0] < gp_links_lanes(links));
