@@ -665,7 +665,7 @@ class Replicas(Group):
                         edges[i["edge"]] = edges.get(i["edge"], 0) + i["bytes"]
         self.assertGreater(len(edges), 0)
         self.assertTrue(sum(edges.values()) <= host["bytes"] <= sum(edges.values()) + 200, (edges, host))
-        self.assertEqual((network["bytes_per_s"], network["latency_us"], network["shared"]), (1e6, 100, True))
+        self.assertEqual((network["bytes_per_s"], network["latency_us"], network["shared"], network["from"]), (1e6, 100, True, "by hand"))
         # The network is so slow that the step takes as long as its busiest direction, at least.
         self.assertGreater(plan["programs"][0]["step_ms"], network["busiest_bytes"] / 1e3)
         self.assertLess(plain["programs"][0]["step_ms"], plan["programs"][0]["step_ms"])
@@ -674,7 +674,7 @@ class Replicas(Group):
         self.assertRegex(out, r"\nprocesses\n  process  workers +arenas\n        0  0 +\S+ KiB\n        1  2 +\S+ KiB\n        2  1 +\S+ KiB\n        3  3 +\S+ KiB\n")
         fast = self.expect(["--plan", "c.yaml", *more, "--set", "pipeline.links=" + links.replace("10 GB/s", "20000 GB/s")], 0).out
         self.assertIn(" 20 µs, 20000 GB/s ", fast)
-        self.assertRegex(out, r"\n  between hosts +100 µs, 1 MB/s, shared +\d+ +[\d.]+ KiB  (into|out of) host [01]: [\d.]+ KiB, [\d.]+ ms\n")
+        self.assertRegex(out, r"\n  between hosts +100 µs, 1 MB/s, shared +by hand +\d+ +[\d.]+ KiB  (into|out of) host [01]: [\d.]+ KiB, [\d.]+ ms\n")
         one = self.train_on("[[cpu, cpu], [cpu, cpu]]")
         self.assertEqual(read_model(self.train_on("[[cpu, cpu], [cpu, cpu]]", "--set", "pipeline.links=" + links)), read_model(one))
         process = self.run_program("--plan", "c.yaml", *more, "--set", "pipeline.links.processes=5")

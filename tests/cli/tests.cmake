@@ -75,6 +75,9 @@ endif()
 add_test(NAME cli_processes COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_processes.py
                                     $<TARGET_FILE:gpipe-train> ${processes})
 set_tests_properties(cli_processes PROPERTIES LABELS "${processes_labels}" TIMEOUT 900 SKIP_RETURN_CODE 77)
+add_test(NAME cli_links COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_links.py
+                                $<TARGET_FILE:gpipe-train>)
+set_tests_properties(cli_links PROPERTIES LABELS "${processes_labels}" TIMEOUT 300 SKIP_RETURN_CODE 77)
 # Minutes under a sanitizer, which sees the same code in the others.
 if(NOT GP_SANITIZE)
   gp_cli_test(mnist "training" 1800)

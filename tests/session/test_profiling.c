@@ -205,11 +205,142 @@ static void what_is_measured_is_told(void **state) {
     gp_session_close(&session);
 }
 
+/* ---- links ------------------------------------------------------------------------------------------------------- */
+
+/* What a launch would measure, and how often it did. */
+typedef struct launch {
+    gp_profile_link link;
+    gp_link_kind kind;
+    int calls;
+    gp_status fails;
+} launch;
+
+static gp_status measure_links(void *context, gp_profile_link out[GP_LINK_KINDS], gp_error *err) {
+    launch *its = context;
+    its->calls++;
+    if (its->fails != GP_OK) return gp_fail(err, its->fails, "the run ended");
+    out[its->kind] = its->link;
+    return GP_OK;
+}
+
+static const int machines[] = {0, 1};
+
+/* As process 0 of two, on two hosts, balances. */
+static gp_status balance_launched(launch *its, gp_session **out, gp_error *err) {
+    gp_link_measurer measurer = {.measure = measure_links, .context = its};
+    measurer.has[its->kind] = true;
+    gp_config *config = fixture_config(FIXTURE_CONFIG, NULL);
+    return gp_session_open(&config,
+                           &(gp_session_options){.balances = true,
+                                                 .profiling = GP_PROFILING_MEASURE,
+                                                 .seconds = 0.01,
+                                                 .processes = 2,
+                                                 .machines = machines,
+                                                 .links = &measurer},
+                           out, err);
+}
+
+static gp_session *must_balance(launch *its) {
+    gp_session *session = NULL;
+    gp_error err = {0};
+    if (balance_launched(its, &session, &err) != GP_OK) fail_msg("%s", err.text);
+    return session;
+}
+
+static bool is_near(double value, double expected) {
+    return value > expected * (1 - 1e-5) && value < expected * (1 + 1e-5);
+}
+
+/* 100 bytes per second: what crosses decides alone, and in the middle both the skip and the chain would. */
+static void a_measured_link_is_kept_and_used(void **state) {
+    (void)state;
+    launch slow = {{true, 0.25, 1e-2}, GP_LINK_NETWORK, 0, GP_OK};
+    gp_error err = {0};
+    gp_expectation expected;
+    use_new_cache();
+    gp_session *session = must_balance(&slow);
+    assert_int_equal(slow.calls, 1);
+    assert_true(session->measured.rounds > 0);
+    assert_true(session->plan->links && session->plan->links->of[GP_LINK_NETWORK].measured);
+    assert_int_equal(session->plan->links->hosts, 2);
+    assert_int_not_equal(session->layers[0], 4);
+    assert_int_equal(gp_expect(session->plan, 0, session->profile, &expected, &err), GP_OK);
+    assert_true(expected.seconds > 16 * 4 * 4 * 4 / 100.0); /* its bytes would not fit into less */
+    free(expected.busy);
+    gp_session_close(&session);
+    /* By a process that is alone, whose configuration says where workers are. */
+    session = find(FIXTURE_CHANGES("pipeline.links.processes=2"));
+    const gp_link *link = &session->plan->links->of[GP_LINK_NETWORK];
+    assert_true(link->measured && is_near(link->latency, 0.25) && is_near(link->bandwidth, 100));
+    gp_session_close(&session);
+    session = find(NULL);
+    assert_null(session->plan->links);
+    gp_session_close(&session);
+}
+
+static void links_that_a_kept_profile_lacks_are_added(void **state) {
+    (void)state;
+    launch network = {{true, 1e-3, 1e-8}, GP_LINK_NETWORK, 0, GP_OK},
+           host = {{true, 1e-5, 1e-9}, GP_LINK_HOST, 0, GP_OK};
+    use_new_cache();
+    gp_session *session = balance();
+    assert_false(gp_profile_has_links(session->profile));
+    int64_t taken = session->profile->taken;
+    gp_session_close(&session);
+    for (int time = 0; time < 2; time++) { /* the second time nothing is lacking */
+        session = must_balance(&network);
+        assert_int_equal(session->measured.rounds, 0);
+        assert_true(session->profile->taken == taken && session->profile->links[GP_LINK_NETWORK].known);
+        gp_session_close(&session);
+        assert_int_equal(network.calls, 1);
+    }
+    session = must_balance(&host);
+    assert_int_equal(host.calls, 1);
+    /* A profile that is measured again, by one process, keeps them. */
+    spoil(session, 900, 3600);
+    gp_session_close(&session);
+    session = balance();
+    assert_true(session->measured.rounds > 0);
+    assert_true(is_near(session->profile->links[GP_LINK_NETWORK].per_byte, 1e-8));
+    assert_true(is_near(session->profile->links[GP_LINK_HOST].per_byte, 1e-9));
+    gp_session_close(&session);
+}
+
+/* A run that is too short for a profile measures no links either. */
+static void a_short_run_measures_no_links(void **state) {
+    (void)state;
+    launch network = {{true, 1e-3, 1e-8}, GP_LINK_NETWORK, 0, GP_OK};
+    const gp_link_measurer measurer = {measure_links, &network, {[GP_LINK_NETWORK] = true}};
+    use_new_cache();
+    gp_session *session = open_with(
+        &(gp_session_options){
+            .profiling = GP_PROFILING_MEASURE, .processes = 2, .machines = machines, .links = &measurer},
+        NULL);
+    assert_int_equal(network.calls, 0);
+    assert_null(session->plan->links);
+    gp_session_close(&session);
+}
+
+static void a_lost_process_ends_the_measuring(void **state) {
+    (void)state;
+    launch lost = {{0}, GP_LINK_NETWORK, 0, GP_CANCELLED};
+    gp_session *session = NULL;
+    gp_error err = {0};
+    use_new_cache();
+    assert_int_equal(balance_launched(&lost, &session, &err), GP_CANCELLED);
+    assert_null(session);
+    session = find(NULL); /* and leaves no profile */
+    assert_true(gp_profile_is_counted(session->profile));
+    gp_session_close(&session);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rates_are_used_if_there_are_some), cmocka_unit_test(balancing_leaves_rates_and_a_profile),
         cmocka_unit_test(a_long_run_leaves_rates),          cmocka_unit_test(other_micro_batches_are_scaled),
         cmocka_unit_test(what_is_measured_is_told),         cmocka_unit_test(a_slowed_profile_is_measured_again),
+        cmocka_unit_test(a_measured_link_is_kept_and_used), cmocka_unit_test(links_that_a_kept_profile_lacks_are_added),
+        cmocka_unit_test(a_short_run_measures_no_links),    cmocka_unit_test(a_lost_process_ends_the_measuring),
     };
     return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
 }

@@ -167,6 +167,11 @@ static void a_slow_link_carries_few_values(void **state) {
         "pipeline.links={processes: 2, processes_per_host: 2, network: {latency: 0 us, bandwidth: 1 MB/s}}"));
     expect_layers(session, (const int64_t[]){4, 4}, 2);
     gp_session_close(&session);
+    /* Messages that are late keep no worker busy. */
+    session = fixture_session(
+        FIXTURE_CHANGES("pipeline.links={processes: 2, network: {latency: 1 s, bandwidth: 1000 GB/s}}"));
+    expect_layers(session, (const int64_t[]){4, 4}, 2);
+    gp_session_close(&session);
 }
 
 static void a_balance_of_other_sum_is_refused(void **state) {

@@ -1,6 +1,6 @@
 gp_test(processors "unit" 60 gp_session)
 gp_test(placement "unit" 60 gp_session)
-foreach(name host_memory profiling session)
+foreach(name host_memory linking profiling session)
   gp_test(${name} "unit" 120 gp_train)
   target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/fixture.c)
 endforeach()
