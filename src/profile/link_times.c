@@ -8,15 +8,15 @@
 #include "base/memory.h"
 #include "profile/median.h"
 
-/* Messages of an exchange, by its call. A slow link gets no further than one that lasts long enough. */
+/* Long messages, by their call. A slow link gets no further than one that lasts long enough. */
 static const size_t sizes[] = {1 << 16, 1 << 19, 1 << 22};
 enum { SIZES = 3, FACTOR = 8 };
 
 /* What process 0 asks for: the sizes count from 0. */
-enum { CALL_ROUND = SIZES, CALL_END };
+enum { CALL_SHORT = SIZES, CALL_END };
 
-enum { MOST_ROUNDS = 200, FEWEST_ROUNDS = 3, WARM_ROUNDS = 8, MOST_EXCHANGES = 9, USUAL_EXCHANGES = 3 };
-static const double round_seconds = 0.1, exchange_seconds = 0.4;
+enum { MOST_SHORT = 200, FEWEST_SHORT = 3, WARM_SHORT = 8, MOST_LONG = 9, USUAL_LONG = 3 };
+static const double short_seconds = 0.1, long_seconds = 0.4;
 
 int gp_link_peer(const int *machines, int processes, gp_link_kind kind) {
     for (int p = 1; p < processes && kind != GP_LINK_PROCESS; p++)
@@ -24,12 +24,12 @@ int gp_link_peer(const int *machines, int processes, gp_link_kind kind) {
     return -1;
 }
 
-gp_profile_link gp_link_estimate(double *rounds, size_t round_count, double *exchanges, size_t exchange_count,
+gp_profile_link gp_link_estimate(double *short_rounds, size_t short_count, double *long_rounds, size_t long_count,
                                  double bytes) {
-    double latency = gp_median_of(rounds, round_count).median / 2;
-    double all = gp_median_of(exchanges, exchange_count).median, seconds = all - 2 * latency;
-    if (seconds < all / 2) seconds = all / 2; /* the round trips were disturbed, or the bytes take next to nothing */
-    if (!(seconds > 0)) seconds = 1e-9;       /* less than the clock can tell */
+    double latency = gp_median_of(short_rounds, short_count).median / 2;
+    double one_way = gp_median_of(long_rounds, long_count).median / 2, seconds = one_way - latency;
+    if (seconds < one_way / 2) seconds = one_way / 2; /* short messages were disturbed, or bytes take almost nothing */
+    if (!(seconds > 0)) seconds = 1e-9;               /* less than the clock can tell */
     return (gp_profile_link){.known = true, .latency = latency, .per_byte = seconds / bytes};
 }
 
@@ -86,20 +86,17 @@ static gp_status call(side *s, const uint64_t *what, gp_error *err) {
 }
 
 /* The answer is awaited before the call goes, as receives of a run are. */
-static gp_status go_round(side *s, gp_error *err) {
-    static const uint64_t what = CALL_ROUND;
+static gp_status go_short(side *s, gp_error *err) {
+    static const uint64_t what = CALL_SHORT;
     begin_receive(s, s->in, sizeof what);
     GP_RETURN_IF_FAILED(call(s, &what, err));
     return wait_received(s, err);
 }
 
-/* Both send at the same time. The other process then says that it has everything. */
-static gp_status exchange(side *s, uint64_t size, gp_error *err) {
+static gp_status go_long(side *s, uint64_t size, gp_error *err) {
     begin_receive(s, s->in, sizes[size]);
     GP_RETURN_IF_FAILED(call(s, &size, err));
     begin_send(s, s->out, sizes[size]);
-    GP_RETURN_IF_FAILED(wait_received(s, err));
-    begin_receive(s, s->in, sizeof size);
     GP_RETURN_IF_FAILED(wait_sent(s, err));
     return wait_received(s, err);
 }
@@ -107,8 +104,8 @@ static gp_status exchange(side *s, uint64_t size, gp_error *err) {
 typedef struct asking {
     side side;
     uint64_t (*clock)(void);
-    double rounds[MOST_ROUNDS], exchanges[MOST_EXCHANGES]; /* seconds */
-    size_t round_count, exchange_count;
+    double shorts[MOST_SHORT], longs[MOST_LONG]; /* seconds there and back */
+    size_t short_count, long_count;
     uint64_t size;
 } asking;
 
@@ -116,35 +113,35 @@ static double since(const asking *a, uint64_t from) {
     return (double)(a->clock() - from) * 1e-9;
 }
 
-static gp_status time_rounds(asking *a, gp_error *err) {
-    for (int i = 0; i < WARM_ROUNDS; i++) GP_RETURN_IF_FAILED(go_round(&a->side, err));
-    for (double all = 0; a->round_count < FEWEST_ROUNDS || (a->round_count < MOST_ROUNDS && all < round_seconds);) {
+static gp_status time_shorts(asking *a, gp_error *err) {
+    for (int i = 0; i < WARM_SHORT; i++) GP_RETURN_IF_FAILED(go_short(&a->side, err));
+    for (double all = 0; a->short_count < FEWEST_SHORT || (a->short_count < MOST_SHORT && all < short_seconds);) {
         uint64_t from = a->clock();
-        GP_RETURN_IF_FAILED(go_round(&a->side, err));
-        all += a->rounds[a->round_count++] = since(a, from);
+        GP_RETURN_IF_FAILED(go_short(&a->side, err));
+        all += a->shorts[a->short_count++] = since(a, from);
     }
     return GP_OK;
 }
 
-static gp_status time_exchange(asking *a, double *out, gp_error *err) {
+static gp_status time_long(asking *a, double *out, gp_error *err) {
     uint64_t from = a->clock();
-    GP_RETURN_IF_FAILED(exchange(&a->side, a->size, err));
+    GP_RETURN_IF_FAILED(go_long(&a->side, a->size, err));
     *out = since(a, from);
     return GP_OK;
 }
 
-/* The first exchange of a size is not counted: connections open, and grow faster. */
-static gp_status time_exchanges(asking *a, gp_error *err) {
+/* The first of a size is not counted: connections open, and grow faster. */
+static gp_status time_longs(asking *a, gp_error *err) {
     double all = 0, first;
     for (a->size = 0;; a->size++) {
-        GP_RETURN_IF_FAILED(time_exchange(a, &first, err));
+        GP_RETURN_IF_FAILED(time_long(a, &first, err));
         all += first;
-        if (a->size + 1 == SIZES || all + first * FACTOR * USUAL_EXCHANGES > exchange_seconds) break;
+        if (a->size + 1 == SIZES || all + first * FACTOR * USUAL_LONG > long_seconds) break;
     }
     do {
-        GP_RETURN_IF_FAILED(time_exchange(a, &a->exchanges[a->exchange_count], err));
-        all += a->exchanges[a->exchange_count++];
-    } while (a->exchange_count < MOST_EXCHANGES && all < exchange_seconds);
+        GP_RETURN_IF_FAILED(time_long(a, &a->longs[a->long_count], err));
+        all += a->longs[a->long_count++];
+    } while (a->long_count < MOST_LONG && all < long_seconds);
     return GP_OK;
 }
 
@@ -152,27 +149,24 @@ gp_status gp_link_ask(const gp_link_route *route, uint64_t (*clock)(void), gp_pr
     static const uint64_t end = CALL_END;
     asking a = {.clock = clock ? clock : gp_clock};
     GP_RETURN_IF_FAILED(side_init(&a.side, route, err));
-    gp_status status = time_rounds(&a, err);
-    if (status == GP_OK) status = time_exchanges(&a, err);
+    gp_status status = time_shorts(&a, err);
+    if (status == GP_OK) status = time_longs(&a, err);
     if (status == GP_OK) status = call(&a.side, &end, err);
-    if (status == GP_OK)
-        *out = gp_link_estimate(a.rounds, a.round_count, a.exchanges, a.exchange_count, (double)sizes[a.size]);
+    if (status == GP_OK) *out = gp_link_estimate(a.shorts, a.short_count, a.longs, a.long_count, (double)sizes[a.size]);
     return side_fini(&a.side, status);
 }
 
 /* ---- answering --------------------------------------------------------------------------------------------------- */
 
-static gp_status reply(side *s, gp_error *err) {
-    begin_send(s, s->out, sizeof s->call);
+static gp_status reply(side *s, size_t bytes, gp_error *err) {
+    begin_send(s, s->out, bytes);
     return wait_sent(s, err);
 }
 
-static gp_status answer_exchange(side *s, size_t bytes, gp_error *err) {
+static gp_status answer_long(side *s, size_t bytes, gp_error *err) {
     begin_receive(s, s->in, bytes);
-    begin_send(s, s->out, bytes);
     GP_RETURN_IF_FAILED(wait_received(s, err));
-    GP_RETURN_IF_FAILED(wait_sent(s, err));
-    return reply(s, err);
+    return reply(s, bytes, err);
 }
 
 static gp_status answer(side *s, gp_error *err) {
@@ -183,7 +177,8 @@ static gp_status answer(side *s, gp_error *err) {
         if (s->call > CALL_END)
             return gp_fail(err, GP_INTERNAL, "process 0 measures links with a call that does not exist: %" PRIu64,
                            s->call);
-        GP_RETURN_IF_FAILED(s->call == CALL_ROUND ? reply(s, err) : answer_exchange(s, sizes[s->call], err));
+        GP_RETURN_IF_FAILED(s->call == CALL_SHORT ? reply(s, sizeof s->call, err)
+                                                  : answer_long(s, sizes[s->call], err));
     }
 }
 

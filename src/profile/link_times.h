@@ -1,9 +1,9 @@
 /* Measuring links: what messages between two processes take, over the wire of the run.
  *
  * Process 0 asks and takes the times, one other process answers. Short messages go there and back: half of the median
- * is the latency. Then messages of up to 4 MiB go in both directions at the same time, as activations and gradients do.
- * Process 0 ends it after about half a second; it waits for one round at least, however slow the link is.
- * All sizes are known to both sides beforehand. Blocks; the main thread of each process. */
+ * is the latency. Then long ones do, of up to 4 MiB: only one direction is busy at a time. Process 0 ends it after
+ * about half a second; it waits for one round at least, however slow the link is. All sizes are known to both sides
+ * beforehand. Blocks; the main thread of each process. */
 #ifndef GP_PROFILE_LINK_TIMES_H
 #define GP_PROFILE_LINK_TIMES_H
 
@@ -27,9 +27,9 @@ GP_MUST_USE gp_status gp_link_ask(const gp_link_route *route, uint64_t (*clock)(
 /* The other process: until process 0 says that it has its times. GP_INTERNAL: no process 0 asks that. */
 GP_MUST_USE gp_status gp_link_answer(const gp_link_route *route, gp_error *err);
 
-/* Of seconds there and back, and of seconds of exchanges that begin with a short message and end with another one. Both
- * are sorted; neither is empty. Pure. */
-gp_profile_link gp_link_estimate(double *rounds, size_t round_count, double *exchanges, size_t exchange_count,
+/* Of seconds there and back, of short messages and of messages with so many bytes. Both lists are sorted; neither is
+ * empty. Pure. */
+gp_profile_link gp_link_estimate(double *short_rounds, size_t short_count, double *long_rounds, size_t long_count,
                                  double bytes);
 
 #endif
