@@ -25,6 +25,7 @@ static gp_status open_phase(const gp_session *like, int changes, gp_session **ou
     session->whole = like->whole;
     session->options = (gp_session_options){.processes = like->options.processes,
                                             .rank = like->options.rank,
+                                            .machines = like->options.machines,
                                             .data_samples = like->options.data_samples,
                                             .norms = like->options.norms,
                                             .resumes = true,            /* weights are the run's own */

@@ -110,6 +110,25 @@ class Links(Launched):
         self.assertEqual((status, said), (130, []), out)
         self.expect_host(self.kept())
 
+    def test_changes(self):
+        """Each configuration of a run may need a profile of its own; all get the links that were measured once."""
+        with open(os.path.join(self.folder, "changes.yaml"), "w") as file:
+            file.write(self.config.replace("train: {epochs: 2}", "train: {steps: 100000000}") + "changes:\n  2: {data.batch: 8}\n")
+        process = self.launch(self.run_folder, (2, ["changes.yaml"]))
+        self.mark = 0
+        self.assertTrue(self.await_lines(process, 4))
+        for pid in children(process.pid):
+            if rank_of(pid) == 1:
+                os.kill(pid, signal.SIGTERM)
+        status, said, out = self.end(process)
+        self.assertEqual((status, said), (130, []), out)
+        links = []
+        for path in glob.glob(os.path.join(self.cache, "gpipe", "profiles", "*.json")):
+            with open(path) as file:
+                links.append(json.load(file)["links"])
+        self.assertEqual(len(links), 2)
+        self.assertEqual(links[0], links[1])
+
     def test_a_cut_by_links_has_the_same_bits(self):
         """The cut that process 0 finds with its profile is that of the run; given by hand, it ends with the same bits."""
         self.balance(processes=2)
@@ -118,10 +137,26 @@ class Links(Launched):
             balance = json.loads(file.readline())["balance"]
         self.expect_equal(self.by_itself(["--set", "pipeline.balance=%s" % balance]), several)
 
+    def test_what_needs_no_help(self):
+        """Process 0 does it alone."""
+        path = os.path.join(self.folder, "by-hand.json")
+        self.balance("-o", path)
+        with open(path) as file:
+            profile = json.load(file)
+        profile["links"] = {"host": {"latency": 0.5, "per_mib": 2}}
+        with open(path, "w") as file:
+            json.dump(profile, file)
+        out, _ = self.call("gpipe-balance", "--profile", path, "c.yaml", processes=2)
+        self.assertEqual(out.count("\nlinks        between processes of a host: 500 µs, 524.3 MB/s\n"), 1, out)
+        self.assertEqual(out.count("\nbalance      "), 1, out)
+        self.assertEqual(self.call("gpipe-balance", "--version", processes=2)[0].count("gpipe-balance "), 1)
+
     def test_what_is_wrong_is_said_once(self):
         _, err = self.balance(processes=3, status=2)
         self.assertEqual(err.count("gpipe-balance: "), 1, err)
         self.assertIn("there are 3 processes, but only 2 workers", err)
+        _, err = self.balance("--no-such-option", processes=3, status=2)
+        self.assertEqual(err.count("gpipe-balance: "), 1, err)
 
 
 if __name__ == "__main__":

@@ -306,6 +306,29 @@ static void links_that_a_kept_profile_lacks_are_added(void **state) {
     gp_session_close(&session);
 }
 
+/* Both processes are on one machine, before and after. */
+static void links_stay_in_changes(void **state) {
+    (void)state;
+    static const int one[] = {0, 0};
+    launch host = {{true, 1e-5, 1e-9}, GP_LINK_HOST, 0, GP_OK};
+    gp_session *session = NULL;
+    gp_error err = {0};
+    use_new_cache();
+    session = must_balance(&host);
+    gp_session_close(&session);
+    gp_config *config = fixture_config(FIXTURE_CONFIG "changes: {2: {optimizer.sgd.lr: 0.1}}\n", NULL);
+    const gp_session_options options = {.profiling = GP_PROFILING_FIND, .processes = 2, .machines = one};
+    if (gp_session_open(&config, &options, &session, &err) != GP_OK) fail_msg("%s", err.text);
+    for (int changes = 0; changes < 2; changes++) {
+        assert_int_equal(session->changes, changes);
+        assert_non_null(session->plan->links);
+        assert_int_equal(session->plan->links->hosts, 1);
+        assert_true(session->plan->links->of[GP_LINK_HOST].measured);
+        if (changes == 0) assert_int_equal(gp_session_change(session, &err), GP_OK);
+    }
+    gp_session_close(&session);
+}
+
 /* A run that is too short for a profile measures no links either. */
 static void a_short_run_measures_no_links(void **state) {
     (void)state;
@@ -336,11 +359,17 @@ static void a_lost_process_ends_the_measuring(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rates_are_used_if_there_are_some), cmocka_unit_test(balancing_leaves_rates_and_a_profile),
-        cmocka_unit_test(a_long_run_leaves_rates),          cmocka_unit_test(other_micro_batches_are_scaled),
-        cmocka_unit_test(what_is_measured_is_told),         cmocka_unit_test(a_slowed_profile_is_measured_again),
-        cmocka_unit_test(a_measured_link_is_kept_and_used), cmocka_unit_test(links_that_a_kept_profile_lacks_are_added),
-        cmocka_unit_test(a_short_run_measures_no_links),    cmocka_unit_test(a_lost_process_ends_the_measuring),
+        cmocka_unit_test(rates_are_used_if_there_are_some),
+        cmocka_unit_test(balancing_leaves_rates_and_a_profile),
+        cmocka_unit_test(a_long_run_leaves_rates),
+        cmocka_unit_test(other_micro_batches_are_scaled),
+        cmocka_unit_test(what_is_measured_is_told),
+        cmocka_unit_test(a_slowed_profile_is_measured_again),
+        cmocka_unit_test(a_measured_link_is_kept_and_used),
+        cmocka_unit_test(links_that_a_kept_profile_lacks_are_added),
+        cmocka_unit_test(links_stay_in_changes),
+        cmocka_unit_test(a_short_run_measures_no_links),
+        cmocka_unit_test(a_lost_process_ends_the_measuring),
     };
     return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
 }
