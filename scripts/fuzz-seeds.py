@@ -137,7 +137,8 @@ def make_profile(folder):
     device = {"device": "cpu", "threads": 2, "slowdown": 1.25, "layers": [layer, {**layer, "name": "b"}]}
     whole = {"gpipe_profile": 2, "program": "0", "machine": "m", "libraries": "", "precision": "f32", "optimizer": "sgd",
              "model": "0123456789abcdef", "micro_batch": 8, "devices": [device, {**device, "device": "cuda:1"}],
-             "copies": [{"from": "host", "to": "cpu", "latency": 0.001, "per_mib": 0.1}]}
+             "copies": [{"from": "host", "to": "cpu", "latency": 0.001, "per_mib": 0.1}],
+             "links": {"host": {"latency": 0.03, "per_mib": 0.2}, "network": {"latency": 1, "per_mib": 9}}}
     by_hand = {"gpipe_profile": 2, "micro_batch": 8,
                "devices": [{"device": "cuda", "layers": [{"forward": 1, "backward": 2}]}]}
     for name, profile in (("whole", whole), ("by_hand", by_hand)):
@@ -180,6 +181,7 @@ def make_opening(folder):
         text = f"pipeline: {pipeline}\n{rest}".encode()
         write(folder / "seeds", name, phase + b"\0" + numbers + text)
         write(folder / "seeds", name + "-ends", phase + b"\2" + numbers + text)
+        write(folder / "seeds", name + "-links", phase + b"\x0c" + numbers + struct.pack("<Q", 0))
         write(folder / "seeds", name + "-bytes", phase + b"\4" + numbers + struct.pack("<Q", len(text) + 9) + text)
         write(folder / "seeds", name + "-changes",
               phase + b"\0" + numbers[:16] + struct.pack("<q", 5) + numbers[24:] + text + b"changes: {4: {data.batch: 2}}\n")

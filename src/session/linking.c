@@ -54,6 +54,12 @@ gp_status gp_links_find(const gp_pipeline_config *pipeline, const gp_link_places
 
 /* ---- what a profile has ------------------------------------------------------------------------------------------ */
 
+bool gp_links_are_of_hosts(const gp_device_spec *devices, int count) {
+    bool all = true;
+    for (int d = 0; d < count; d++) all = all && devices[d].kind->on_host;
+    return all;
+}
+
 static bool has_kind(const gp_links *links, gp_link_kind kind) {
     for (int from = 0; from < links->workers; from++)
         for (int to = from + 1; to < links->workers; to++)
@@ -81,6 +87,7 @@ gp_status gp_links_add_measured(const gp_pipeline_config *pipeline, const gp_lin
                                 const gp_profile *profile, gp_links **links, gp_error *err) {
     bool had = *links != NULL;
     if (!profile || !gp_profile_has_links(profile) || (!had && places->processes <= 1)) return GP_OK;
+    if (!gp_links_are_of_hosts(places->devices, pipeline->device_count)) return GP_OK;
     if (!had) {
         GP_RETURN_IF_FAILED(gp_links_create(pipeline->device_count, links, err));
         GP_RETURN_IF_FAILED(fill(pipeline, places, *links, err));

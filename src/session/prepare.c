@@ -114,7 +114,7 @@ static gp_status number_devices(gp_session *session, gp_error *err) {
 }
 
 static gp_link_places places_of(const gp_session *session) {
-    return (gp_link_places){session->options.processes, session->process, session->options.machines};
+    return (gp_link_places){session->options.processes, session->process, session->options.machines, session->devices};
 }
 
 static gp_status find_devices(gp_session *session, gp_error *err) {

@@ -15,6 +15,7 @@
 #include "profile/profile_words.h"
 #include "session/balancing.h"
 #include "session/devices.h"
+#include "session/linking.h"
 #include "session/profiling_internal.h"
 
 /* Before a run, profiling takes these seconds at most; if its share of the run is less than the least, there is nothing
@@ -174,9 +175,14 @@ static gp_status measure(gp_profile_search *s, gp_error *err) {
 
 /* ---- links ------------------------------------------------------------------------------------------------------- */
 
+/* NULL: no links are measured. */
+static const gp_link_measurer *find_measurer(const gp_profile_search *s) {
+    return gp_links_are_of_hosts(s->devices, s->count) ? s->options->links : NULL;
+}
+
 /* Between the processes of this launch there is a kind of link that the session's profile lacks. */
 static bool lacks_links(const gp_profile_search *s) {
-    const gp_link_measurer *measurer = s->options->links;
+    const gp_link_measurer *measurer = find_measurer(s);
     bool lacks = false;
     for (int k = 0; k < GP_LINK_KINDS && measurer; k++)
         lacks = lacks || (measurer->has[k] && !s->session->profile->links[k].known);
@@ -185,7 +191,7 @@ static bool lacks_links(const gp_profile_search *s) {
 
 /* Into the session's profile. A kind that is not measured now stays as it is. */
 static gp_status measure_links(gp_profile_search *s, gp_error *err) {
-    const gp_link_measurer *measurer = s->options->links;
+    const gp_link_measurer *measurer = find_measurer(s);
     gp_profile *profile = s->session->profile;
     gp_profile_link found[GP_LINK_KINDS] = {{0}};
     if (!measurer) return GP_OK;

@@ -18,6 +18,11 @@ static void check_numbers(const gp_profile *profile) {
     }
     for (int c = 0; c < profile->copy_count; c++)
         FUZZ_PROMISE(profile->copies[c].latency >= 0 && isfinite(profile->copies[c].per_byte));
+    for (int k = 0; k < GP_LINK_KINDS; k++) {
+        const gp_profile_link *link = &profile->links[k];
+        FUZZ_PROMISE(!link->known || (link->latency >= 0 && link->latency < 1e7));
+        FUZZ_PROMISE(!link->known || (isfinite(1 / link->per_byte) && link->per_byte > 0));
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
