@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/machine_processors.h"
@@ -189,6 +188,11 @@ static bool lacks_links(const gp_profile_search *s) {
     return lacks;
 }
 
+static void add_links_of(const gp_profile_link from[GP_LINK_KINDS], gp_profile *to) {
+    for (int k = 0; k < GP_LINK_KINDS; k++)
+        if (from[k].known) to->links[k] = from[k];
+}
+
 /* Into the session's profile. A kind that is not measured now stays as it is. */
 static gp_status measure_links(gp_profile_search *s, gp_error *err) {
     const gp_link_measurer *measurer = find_measurer(s);
@@ -196,8 +200,7 @@ static gp_status measure_links(gp_profile_search *s, gp_error *err) {
     gp_profile_link found[GP_LINK_KINDS] = {{0}};
     if (!measurer) return GP_OK;
     GP_RETURN_IF_FAILED(measurer->measure(measurer->context, found, err));
-    for (int k = 0; k < GP_LINK_KINDS; k++)
-        if (found[k].known) profile->links[k] = found[k];
+    add_links_of(found, profile);
     gp_profile_round(profile);
     return GP_OK;
 }
@@ -233,7 +236,7 @@ static gp_status measure_and_keep(gp_profile_search *s, gp_profile *kept, gp_err
     gp_session *session = s->session;
     session->profile = NULL;
     gp_status status = measure_and_tell(s, err);
-    if (status == GP_OK && kept) memcpy(session->profile->links, kept->links, sizeof kept->links);
+    if (status == GP_OK && kept) add_links_of(kept->links, session->profile);
     if (status == GP_OK) status = measure_links(s, err);
     if (status == GP_OK) {
         gp_profile_destroy(&kept);
