@@ -43,7 +43,7 @@ gp_status gp_links_find(const gp_pipeline_config *pipeline, const gp_link_places
                         gp_error *err) {
     int workers = pipeline->device_count, asked = pipeline->links.processes;
     *out = NULL;
-    if (!pipeline->links_given) return GP_OK;
+    if (!pipeline->links_given && !(places->processes > 1 && places->machines)) return GP_OK;
     if (asked > workers)
         return gp_fail_at(err, GP_CONFIG, pipeline->links.place,
                           "pipeline.links.processes: %d are more than the %d worker%s", asked, workers,

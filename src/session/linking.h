@@ -22,8 +22,8 @@ bool gp_links_are_of_hosts(const gp_device_spec *devices, int count);
 
 /* What pipeline.links says. Of its own processes, workers are dealt out as in a run (session/placement.h). A host has
  * as many processes as it says; if it does not, hosts are the machines, or if they are not known each process has a
- * host of its own. *out is NULL if the configuration has no links; the caller destroys it, also on failure.
- * GP_CONFIG with a place: more processes than workers, or ranks that do not exist. */
+ * host of its own. A launched run has links in any case. Else *out is NULL if the configuration has none; the caller
+ * destroys it, also on failure. GP_CONFIG with a place: more processes than workers, or ranks that do not exist. */
 GP_MUST_USE gp_status gp_links_find(const gp_pipeline_config *pipeline, const gp_link_places *places, gp_links **out,
                                     gp_error *err);
 /* Adds what the profile (NULL: none) has of links that the configuration does not give, if they are of hosts. If the
