@@ -9,6 +9,8 @@ At N random moments the link is cut, or a process is killed or stopped. Prints i
 """
 
 import collections
+import glob
+import json
 import os
 import shutil
 import signal
@@ -93,14 +95,20 @@ class Hosts(Launched):
     def launch(self, folder, *parts, prefix=()):
         """One process on each host."""
         (processes, arguments), = parts
+        return self.start_program(OPTIONS.program, processes, ["-q", "-o", folder, *arguments])
+
+    def start_program(self, program, processes, arguments):
         options = ["--mca", "plm_rsh_agent", self.agent, "--mca", "oob_tcp_if_include", NETWORK, "--mca", "btl_tcp_if_include", NETWORK,
-                   "--mca", "btl", "tcp,self", "--host", ",".join(NAMES), "-np", str(processes), "--bind-to", "none"]
+                   "--mca", "btl", "tcp,self", "--host", ",".join(NAMES), "-np", str(processes), "--bind-to", "none", "-x", "XDG_CACHE_HOME"]
         command = ["ip", "netns", "exec", NAMES[0], "unshare", "-u", "sh", "-c", 'hostname %s; exec "$@"' % NAMES[0], "sh", "mpirun",
-                   *options, OPTIONS.program, "-q", "-o", folder, *arguments]
+                   *options, program, *arguments]
         process = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                   text=True, env={**os.environ, **test_processes.LAUNCHER})
+                                   text=True, env={**os.environ, **test_processes.LAUNCHER, "XDG_CACHE_HOME": self.cache()})
         self.addCleanup(self.finish, process)
         return process
+
+    def cache(self):
+        return os.path.join(self.folder, self.id().split(".")[-1] + "-cache")
 
     def set_link(self, state):
         call("ip", "-n", NAMES[0], "link", "set", ENDS[0], state)
@@ -109,6 +117,23 @@ class Hosts(Launched):
         for changes in ((), ("--set", "pipeline.replicas=2", "--set", "pipeline.micro_batches=2", "--set", "data.drop_last=true")):
             arguments = ["--set", "pipeline.devices=[cpu, cpu]", "--set", "pipeline.balance=size", *changes]
             self.expect_equal(self.by_itself(arguments), self.together(2, *arguments))
+
+    def test_the_link_is_measured(self):
+        """Both processes are on hosts of their own: the profile has what the network takes, and the run's plan has it from there."""
+        balance = os.path.join(os.path.dirname(OPTIONS.program), "gpipe-balance")
+        arguments = ["c.yaml", "--set", "pipeline.devices=[cpu, cpu]"]
+        status, _, out = self.end(self.start_program(balance, 2, ["-q", "--seconds", "0.1", *arguments]))
+        self.assertEqual(status, 0, out)
+        paths = glob.glob(os.path.join(self.cache(), "gpipe", "profiles", "*.json"))
+        self.assertEqual(len(paths), 1)
+        with open(paths[0]) as file:
+            links = json.load(file)["links"]
+        self.assertEqual(list(links), ["network"])
+        print("measured: %.3g ms, %.4g MB/s" % (links["network"]["latency"], 2**20 / 1e3 / links["network"]["per_mib"]), flush=True)
+        folder = self.together(2, *arguments[1:], "--set", "pipeline.balance=auto")
+        with open(os.path.join(folder, "plan.json")) as file:
+            plan = json.load(file)
+        self.assertEqual((plan["processes"], plan["hosts"], plan["links"][2].get("from")), (2, 2, "profile"))
 
     def disturb(self):
         """One run; None where it ended before."""

@@ -103,9 +103,16 @@ static void all_stays_without_what_could_be_used(void **state) {
     const gp_link_places alone = {1, (const int[]){0, 0, 0, 0}, NULL, on_host}, apart = {2, pairs, machines, on_host};
     const gp_profile both = measured(true, true), host = measured(true, false), none = measured(false, false);
     assert_null(find(NULL, &alone, &both)); /* one process */
-    assert_null(find(NULL, &apart, &host)); /* between hosts nothing is known */
-    assert_null(find(NULL, &apart, &none));
-    assert_null(find(NULL, &apart, NULL));
+    const gp_link_places by_ranks = {2, pairs, NULL, on_host};
+    assert_null(find(NULL, &by_ranks, &none)); /* it was not launched: nobody knows the hosts */
+    assert_null(find(NULL, &by_ranks, NULL));
+    const gp_profile *const profiles[] = {&host, &none, NULL}; /* between hosts nothing is known */
+    for (int i = 0; i < 3; i++) {
+        gp_links *links = find(NULL, &apart, profiles[i]);
+        assert_int_equal(links->hosts, 2);
+        assert_false(links->of[GP_LINK_NETWORK].given);
+        gp_links_destroy(&links);
+    }
     gp_links *links = find("{processes: 2}", &alone, &none);
     for (int k = 0; k < GP_LINK_KINDS; k++) assert_false(links->of[k].given);
     gp_links_destroy(&links);
@@ -121,8 +128,10 @@ static void links_of_gpus_are_not_known(void **state) {
     memcpy(devices, on_host, sizeof devices);
     devices[3].kind = &away;
     const gp_link_places places = {4, one_each, machines, devices};
-    assert_null(find(NULL, &places, &profile));
-    gp_links *links = find("{" NETWORK_BY_HAND "}", &places, &profile);
+    gp_links *links = find(NULL, &places, &profile);
+    for (int k = 0; k < GP_LINK_KINDS; k++) assert_false(links->of[k].given);
+    gp_links_destroy(&links);
+    links = find("{" NETWORK_BY_HAND "}", &places, &profile);
     expect_link(links, GP_LINK_NETWORK, 7e-6, 3e6, false);
     assert_false(links->of[GP_LINK_HOST].given);
     gp_links_destroy(&links);
