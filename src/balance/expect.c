@@ -47,10 +47,10 @@ void gp_durations_fini(gp_durations *durations) {
     durations->stage = NULL;
 }
 
-/* Of the stage's gradients, in its shard. */
+/* Of the stage's gradients, in its shard; the stage shares out the updates. */
 static double own_share(const gp_durations *d, int stage) {
     const gp_stage_plan *plan = &d->plan->stage[stage];
-    gp_share shard = gp_stage_plan_shard(plan, d->plan->stages, d->plan->stages->stage[stage].replica);
+    gp_share shard = gp_stage_plan_shard(plan, d->plan->stages->stage[stage].replica);
     return plan->grads_bytes ? (double)shard.count / (double)plan->grads_bytes : 0;
 }
 

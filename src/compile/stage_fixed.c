@@ -180,12 +180,15 @@ static void place_masters(gp_stage_plan *plan) {
 static gp_status place_grads(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err) {
     const gp_stage *stage = gp_stage_of(plan, request);
     plan->grads = plan->fixed;
+    plan->scatter = stage->scatter;
     for (int i = 0; i < plan->param_count; i++)
         if (plan->params[i].trained && !plan->consumes)
             plan->params[i].grad = reserve(plan, GP_MEMORY_GRADIENTS, plan->params[i].grad_bytes);
     plan->grads_bytes = plan->fixed - plan->grads;
     GP_RETURN_IF_FAILED(gp_stage_place_shards(plan, request, err));
-    size_t shard = (size_t)gp_stage_plan_shard(plan, request->stages, stage->replica).count;
+    size_t shard = 0;
+    for (int b = 0; b < stage->buckets; b++)
+        shard += (size_t)gp_stage_plan_part(plan, request->stages, b, stage->replica).count;
     plan->parts = reserve(plan, GP_MEMORY_COPIES, shard * (size_t)(stage->replicas - 1));
     if (request->stages->norms) plan->blocks = reserve(plan, GP_MEMORY_STATISTICS, plan->block_count * sizeof(double));
     return GP_OK;

@@ -156,8 +156,9 @@ typedef struct gp_stage_plan {
     gp_routine refresh; /* masters → working copies */
     gp_routine norm, clip; /* empty where no norms are found; clip, but on the last stage */
     /* If it has replicas: where its gradients begin, how many bytes they are in all, and where the others' parts of its
-     * own shard lie, one after another. */
+     * own shard lie: bucket by bucket, and in each replica by replica. */
     size_t grads, grads_bytes, parts;
+    size_t scatter; /* likewise: the collective of the first bucket */
     /* If its replicas share out the updates (gp_stage_shards): where each shard begins, and the last one ends; the
      * update of its own shard; the end of the masters of trained parameters. Where norms are found, besides: the sums
      * of all blocks of squares of its gradients, of `square_block` bytes each. */
@@ -179,13 +180,16 @@ typedef struct gp_stage_plan {
     size_t memory[GP_MEMORY_KINDS];
 } gp_stage_plan;
 
-/* The shard of a stage's gradients that a replica adds up, as bytes from where they begin. Shards begin where
- * everything is aligned. */
-gp_share gp_stage_plan_shard(const gp_stage_plan *plan, const gp_stages *stages, int replica);
-/* What lies in one of so many buckets, likewise; bucket 0 is the last part. */
+/* What lies in one of so many buckets, as bytes from where the stage's gradients begin; bucket 0 is the last part. */
 gp_share gp_stage_plan_bucket(const gp_stage_plan *plan, int bucket, int buckets);
-/* If the stage shards: the masters that a replica updates, and the sums of blocks that it finds, as bytes from the
- * stage's start. */
+/* The part of a bucket that a replica adds up, likewise: what the bucket has of its shard. Parts begin where everything
+ * is aligned. */
+gp_share gp_stage_plan_part(const gp_stage_plan *plan, const gp_stages *stages, int bucket, int replica);
+/* Where another replica's gradients of that part lie, from the stage's start. */
+size_t gp_stage_plan_others(const gp_stage_plan *plan, const gp_stages *stages, int bucket, int replica, int other);
+/* If the stage shards: the gradients of a replica's shard, as bytes from where the gradients begin; the masters that it
+ * updates, and the sums of blocks that it finds, as bytes from the stage's start. */
+gp_share gp_stage_plan_shard(const gp_stage_plan *plan, int replica);
 gp_share gp_stage_plan_masters(const gp_stage_plan *plan, int replica);
 gp_share gp_stage_plan_blocks(const gp_stage_plan *plan, int replica);
 
@@ -242,8 +246,8 @@ GP_MUST_USE gp_status gp_stage_mini_batch(const gp_stage_plan *plan, const gp_st
                                           int64_t samples, int64_t last, bool training, gp_routine *total,
                                           gp_routine *step, gp_error *err);
 
-/* The sum of the replicas' gradients in a mini-batch of which the first `terms` replicas have samples. */
-GP_MUST_USE gp_status gp_stage_reduce(const gp_stage_plan *plan, const gp_stage_request *request, int terms,
+/* The sum of the replicas' gradients in a bucket, of a mini-batch of which the first `terms` replicas have samples. */
+GP_MUST_USE gp_status gp_stage_reduce(const gp_stage_plan *plan, const gp_stage_request *request, int bucket, int terms,
                                       gp_routine *out, gp_error *err);
 
 #endif

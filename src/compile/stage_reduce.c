@@ -1,15 +1,24 @@
-/* The sum of the replicas' gradients, of one replica's own shard: from the first replica to the last that has one. A
- * replica without a sample of the mini-batch has no gradient, but a shard that it adds up. And the sums of the shard's
- * blocks of squares, if replicas share out the updates: none of them has all gradients. */
+/* The sum of the replicas' gradients, of one replica's own part of a bucket: from the first replica to the last that
+ * has one. A replica without a sample of the mini-batch has no gradient, but a part that it adds up. And after the last
+ * bucket, if replicas share out the updates, the sums of the shard's blocks of squares: no replica has all gradients.
+ */
 #include <stdlib.h>
 
 #include "compile/stage_internal.h"
 
-/* The part of a replica: the stage's own lies with its gradients, the others behind one another. */
-static gp_staged_operand part_of(const gp_stage_plan *plan, const gp_stage *stage, gp_share shard, int replica) {
-    if (replica == stage->replica) return gp_stage_fixed(plan->grads + (size_t)shard.first);
-    int others = replica - (replica > stage->replica);
-    return gp_stage_fixed(plan->parts + (size_t)others * (size_t)shard.count);
+/* The sum of one bucket. */
+typedef struct adder {
+    const gp_stage_plan *plan;
+    const gp_stage_request *request;
+    int bucket, replica;
+    gp_share part;
+    gp_staged_list list;
+} adder;
+
+/* Where a replica's gradients of the part lie: the own ones with all gradients, the others' apart. */
+static gp_staged_operand part_of(const adder *a, int replica) {
+    if (replica == a->replica) return gp_stage_fixed(a->plan->grads + (size_t)a->part.first);
+    return gp_stage_fixed(gp_stage_plan_others(a->plan, a->request->stages, a->bucket, a->replica, replica));
 }
 
 static gp_staged_op new_op(void) {
@@ -19,43 +28,50 @@ static gp_staged_op new_op(void) {
 }
 
 /* The only part is another replica's. */
-static gp_status stage_copy(const gp_stage_plan *plan, const gp_stage_request *request, gp_staged_list *list,
-                            gp_error *err) {
-    const gp_stage *stage = gp_stage_of(plan, request);
-    gp_share shard = gp_stage_plan_shard(plan, request->stages, stage->replica);
+static gp_status stage_copy(adder *a, gp_error *err) {
     gp_staged_op op = new_op();
-    op.operand[GP_COPY_X] = part_of(plan, stage, shard, 0);
-    op.operand[GP_COPY_Y] = part_of(plan, stage, shard, stage->replica);
-    GP_RETURN_IF_FAILED(gp_stage_prepare_flat(plan, request, GP_OP_COPY, (size_t)shard.count, &op.prepared, err));
-    return gp_staged_add(list, op, err);
+    op.operand[GP_COPY_X] = part_of(a, 0);
+    op.operand[GP_COPY_Y] = part_of(a, a->replica);
+    GP_RETURN_IF_FAILED(
+        gp_stage_prepare_flat(a->plan, a->request, GP_OP_COPY, (size_t)a->part.count, &op.prepared, err));
+    return gp_staged_add(&a->list, op, err);
 }
 
 /* The sum so far lies over the first part, until the last addition puts it where the own part lies, or would lie. */
-static gp_status stage_addition(const gp_stage_plan *plan, const gp_stage_request *request, int replica, int terms,
-                                gp_staged_list *list, gp_error *err) {
-    const gp_stage *stage = gp_stage_of(plan, request);
-    gp_share shard = gp_stage_plan_shard(plan, request->stages, stage->replica);
+static gp_status stage_addition(adder *a, int replica, int terms, gp_error *err) {
     gp_staged_op op = new_op();
-    op.operand[GP_ADD_A] = part_of(plan, stage, shard, 0);
-    op.operand[GP_ADD_B] = part_of(plan, stage, shard, replica);
-    op.operand[GP_ADD_Y] = part_of(plan, stage, shard, replica == terms - 1 ? stage->replica : 0);
-    GP_RETURN_IF_FAILED(gp_stage_prepare_flat(plan, request, GP_OP_ADD, (size_t)shard.count, &op.prepared, err));
-    return gp_staged_add(list, op, err);
+    op.operand[GP_ADD_A] = part_of(a, 0);
+    op.operand[GP_ADD_B] = part_of(a, replica);
+    op.operand[GP_ADD_Y] = part_of(a, replica == terms - 1 ? a->replica : 0);
+    GP_RETURN_IF_FAILED(
+        gp_stage_prepare_flat(a->plan, a->request, GP_OP_ADD, (size_t)a->part.count, &op.prepared, err));
+    return gp_staged_add(&a->list, op, err);
 }
 
-gp_status gp_stage_reduce(const gp_stage_plan *plan, const gp_stage_request *request, int terms, gp_routine *out,
-                          gp_error *err) {
-    const gp_stage *stage = gp_stage_of(plan, request);
-    bool none = gp_stage_plan_shard(plan, request->stages, stage->replica).count == 0;
-    gp_staged_list list = {0};
-    gp_status status = GP_OK;
-    if (terms == 1 && stage->replica > 0 && !none) status = stage_copy(plan, request, &list, err);
-    for (int r = 1; r < terms && !none && status == GP_OK; r++)
-        status = stage_addition(plan, request, r, terms, &list, err);
-    for (int i = 0; i < plan->param_count && plan->shards && request->stages->norms && status == GP_OK; i++)
+static gp_status stage_sum(adder *a, int terms, gp_error *err) {
+    if (a->part.count == 0) return GP_OK;
+    if (terms == 1 && a->replica > 0) return stage_copy(a, err);
+    for (int r = 1; r < terms; r++) GP_RETURN_IF_FAILED(stage_addition(a, r, terms, err));
+    return GP_OK;
+}
+
+static gp_status stage_blocks(adder *a, gp_error *err) {
+    const gp_stage_plan *plan = a->plan;
+    for (int i = 0; i < plan->param_count; i++)
         if (plan->params[i].trained && plan->params[i].own.count > 0)
-            status = gp_stage_square_blocks(plan, request, &plan->params[i], &list, err);
-    if (status == GP_OK) status = gp_routine_build(&list, NULL, NULL, 0, request->unshared, NULL, out, err);
-    free(list.items);
+            GP_RETURN_IF_FAILED(gp_stage_square_blocks(plan, a->request, &plan->params[i], &a->list, err));
+    return GP_OK;
+}
+
+gp_status gp_stage_reduce(const gp_stage_plan *plan, const gp_stage_request *request, int bucket, int terms,
+                          gp_routine *out, gp_error *err) {
+    const gp_stage *stage = gp_stage_of(plan, request);
+    adder a = {.plan = plan, .request = request, .bucket = bucket, .replica = stage->replica};
+    a.part = gp_stage_plan_part(plan, request->stages, bucket, stage->replica);
+    bool squares = plan->shards && request->stages->norms && bucket == stage->buckets - 1;
+    gp_status status = stage_sum(&a, terms, err);
+    if (status == GP_OK && squares) status = stage_blocks(&a, err);
+    if (status == GP_OK) status = gp_routine_build(&a.list, NULL, NULL, 0, request->unshared, NULL, out, err);
+    free(a.list.items);
     return status;
 }

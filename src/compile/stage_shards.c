@@ -1,9 +1,10 @@
 /* The shards of a stage's replicas: which part of the gradients each of them adds up, and which part of the parameters
  * it updates if they share out the optimizer.
  *
- * A shard is a stretch of the stage's gradients, in the order of its parameters. If it decides who updates what, it
- * begins where a parameter does, or a block of its squares: so the sums of blocks, and with them norms, do not depend
- * on the number of replicas. A parameter whose gradient or master has a format of the device is not cut. */
+ * A shard is an equal part of each bucket, so that all replicas send and receive as much of it. If it decides who
+ * updates what, it is one stretch of the stage's gradients, in the order of its parameters. It begins where a parameter
+ * does, or a block of its squares: so the sums of blocks, and with them norms, do not depend on the number of replicas.
+ * A parameter whose gradient or master has a format of the device is not cut. */
 #include "base/memory.h"
 #include "compile/stage_internal.h"
 
@@ -68,20 +69,30 @@ gp_status gp_stage_place_shards(gp_stage_plan *plan, const gp_stage_request *req
     return GP_OK;
 }
 
-gp_share gp_stage_plan_shard(const gp_stage_plan *plan, const gp_stages *stages, int replica) {
-    if (plan->shards) {
-        size_t first = plan->cuts[replica].grad;
-        return (gp_share){(int64_t)first, (int64_t)(plan->cuts[replica + 1].grad - first)};
-    }
-    int64_t units = (int64_t)(plan->grads_bytes / GP_ALIGNMENT);
-    gp_share its = gp_share_of(units, stages->stage[plan->stage].replicas, replica);
-    return (gp_share){its.first * GP_ALIGNMENT, its.count * GP_ALIGNMENT};
+gp_share gp_stage_plan_shard(const gp_stage_plan *plan, int replica) {
+    size_t first = plan->cuts[replica].grad;
+    return (gp_share){(int64_t)first, (int64_t)(plan->cuts[replica + 1].grad - first)};
 }
 
 gp_share gp_stage_plan_bucket(const gp_stage_plan *plan, int bucket, int buckets) {
     int64_t units = (int64_t)(plan->grads_bytes / GP_ALIGNMENT);
     int64_t first = units * (buckets - 1 - bucket) / buckets, end = units * (buckets - bucket) / buckets;
     return (gp_share){first * GP_ALIGNMENT, (end - first) * GP_ALIGNMENT};
+}
+
+gp_share gp_stage_plan_part(const gp_stage_plan *plan, const gp_stages *stages, int bucket, int replica) {
+    const gp_stage *stage = &stages->stage[plan->stage];
+    gp_share its = gp_stage_plan_bucket(plan, bucket, stage->buckets);
+    if (plan->shards) return gp_share_common(its, gp_stage_plan_shard(plan, replica));
+    gp_share units = gp_share_of(its.count / GP_ALIGNMENT, stage->replicas, replica);
+    return (gp_share){its.first + units.first * GP_ALIGNMENT, units.count * GP_ALIGNMENT};
+}
+
+size_t gp_stage_plan_others(const gp_stage_plan *plan, const gp_stages *stages, int bucket, int replica, int other) {
+    size_t others = (size_t)stages->stage[plan->stage].replicas - 1, before = (size_t)(other - (other > replica));
+    size_t at = plan->parts + before * (size_t)gp_stage_plan_part(plan, stages, bucket, replica).count;
+    for (int b = 0; b < bucket; b++) at += others * (size_t)gp_stage_plan_part(plan, stages, b, replica).count;
+    return at;
 }
 
 static size_t master_of(const gp_stage_plan *plan, gp_shard_cut cut) {

@@ -343,14 +343,11 @@ static gp_status wait_part(gp_worker *worker, uint32_t collective, int from, int
     return GP_OK;
 }
 
-/* What is exchanged lies where the other replica's shard was scattered from. */
-static gp_status wait_for_shard(gp_worker *worker, const gp_instr *instr, int from, gp_error *err) {
+/* The sums of a bucket arrive where the own part for that replica was scattered from. */
+static gp_status wait_for_place(gp_worker *worker, const gp_instr *instr, int from, gp_error *err) {
     const gp_stages *stages = worker->run->plan->stages;
-    if (stages->collectives[instr->collective].kind != GP_COLLECTIVE_EXCHANGE) return GP_OK;
-    for (size_t c = 0; c < stages->collective_count; c++)
-        if (stages->collectives[c].kind == GP_COLLECTIVE_SCATTER)
-            GP_RETURN_IF_FAILED(wait_part(worker, (uint32_t)c, instr->stage, from, err));
-    return GP_OK;
+    if (!gp_collective_has_sums(&stages->collectives[instr->collective])) return GP_OK;
+    return wait_part(worker, (uint32_t)gp_stages_scatter(stages, instr->collective), instr->stage, from, err);
 }
 
 static gp_instr collect_of(const pair *its, uint32_t collective) {
@@ -425,7 +422,7 @@ gp_status gp_far_collect(gp_worker *worker, const gp_mini_plan *mini, const gp_i
     size_t count = far ? far->pair_counts[instr->collective] : 0;
     for (size_t i = 0; i < count; i++)
         if (far->pairs[instr->collective][i].to == instr->stage)
-            GP_RETURN_IF_FAILED(wait_for_shard(worker, instr, far->pairs[instr->collective][i].from, err));
+            GP_RETURN_IF_FAILED(wait_for_place(worker, instr, far->pairs[instr->collective][i].from, err));
     gp_far_collect_ahead(worker, mini, instr);
     for (size_t i = 0; i < count; i++) {
         pair *its = &far->pairs[instr->collective][i];

@@ -52,7 +52,7 @@ const gp_routine *gp_instr_routine(const gp_mini_plan *mini, const gp_stage_plan
     switch (instr->op) {
     case GP_INSTR_NORM: return &stage->norm;
     case GP_INSTR_CLIP: return &stage->clip;
-    case GP_INSTR_REDUCE: return &mini->reduce[instr->stage];
+    case GP_INSTR_REDUCE: return &mini->reduce[instr->stage][instr->collective - stage->scatter];
     case GP_INSTR_UPDATE: return &stage->update;
     case GP_INSTR_TOTAL: return &mini->total[instr->stage];
     default: return NULL;
@@ -115,21 +115,19 @@ static size_t stats_offset(const gp_plan *plan, const gp_mini_plan *mini, const 
     return stats->offset + (size_t)micro * stats->stride + (size_t)sender->replica * stats->bytes;
 }
 
-/* The shard that goes from one replica to another. Of a scatter what its bucket has of the receiver's, or to a post all
- * of the bucket; of an exchange the sender's. Parts of others lie apart until they are added up, one after another. */
+/* What goes of a bucket from one replica to another: of a scatter the receiver's part, or to a post all of the bucket;
+ * of an exchange the sender's part. Those of others lie apart until they are added up. */
 static void gradient_move(const gp_plan *plan, const gp_collective *its, int from, int at, gp_move *move) {
     const gp_stage_plan *stage = &plan->stage[at], *sender = &plan->stage[from];
     int sends = plan->stages->stage[from].replica, receives = plan->stages->stage[at].replica;
     bool scatters = its->kind == GP_COLLECTIVE_SCATTER;
-    gp_share shard = gp_stage_plan_shard(stage, plan->stages, scatters ? receives : sends), part = shard;
-    if (scatters) part = gp_stage_plan_bucket(stage, its->bucket, its->buckets);
-    if (scatters && from != at) part = gp_share_common(part, shard);
+    gp_share part = gp_stage_plan_part(stage, plan->stages, its->bucket, scatters ? receives : sends);
+    if (scatters && from == at) part = gp_stage_plan_bucket(stage, its->bucket, its->buckets);
     move->bytes = (size_t)part.count;
     move->source = sender->grads + (size_t)part.first;
     move->offset = stage->grads + (size_t)part.first;
-    if (!scatters || from == at || part.count == 0) return;
-    size_t others = (size_t)(sends - (sends > receives));
-    move->offset = stage->parts + others * (size_t)shard.count + (size_t)(part.first - shard.first);
+    if (scatters && from != at && part.count > 0)
+        move->offset = gp_stage_plan_others(stage, plan->stages, its->bucket, receives, sends);
 }
 
 /* The n-th range of the part that stage `from` contributes, on stage `at`, which may be the same. */
@@ -226,7 +224,7 @@ static gp_move copy_move(const gp_plan *plan, const gp_mini_plan *mini, const gp
 
 bool gp_instr_move(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, int i, gp_move *out) {
     if (instr->op == GP_INSTR_LOAD) return load_move(plan, mini, instr, i, out);
-    if (gp_instr_has_collective(instr)) return collective_move(plan, mini, instr, i, out);
+    if (gp_instr_joins(instr)) return collective_move(plan, mini, instr, i, out);
     if (!gp_instr_has_edge(instr) || i > 0) return false;
     *out = copy_move(plan, mini, instr);
     return true;

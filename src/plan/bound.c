@@ -13,6 +13,7 @@ typedef struct cursor {
 
 /* The routines of a stage, by number; NULL: there are no more. */
 static const gp_routine *routine_at(const gp_plan *plan, int stage, int n) {
+    static const gp_routine none;
     const gp_stage_plan *its = &plan->stage[stage];
     const gp_routine *const others[] = {&its->norm, &its->clip, &its->update, &its->refresh};
     enum { OTHERS = sizeof others / sizeof *others };
@@ -20,10 +21,12 @@ static const gp_routine *routine_at(const gp_plan *plan, int stage, int n) {
     n -= its->sized_count * GP_ROUTINES;
     if (n < OTHERS) return others[n];
     n -= OTHERS;
-    if (n >= 3 * plan->mini_count) return NULL;
-    const gp_mini_plan *mini = &plan->minis[n / 3];
-    const gp_routine *const of_mini[] = {&mini->total[stage], &mini->reduce[stage], &mini->step[stage]};
-    return of_mini[n % 3];
+    int buckets = plan->stages->stage[stage].buckets, each = 2 + buckets;
+    if (n >= each * plan->mini_count) return NULL;
+    const gp_mini_plan *mini = &plan->minis[n / each];
+    n %= each;
+    if (n < 2) return n == 0 ? &mini->total[stage] : &mini->step[stage];
+    return mini->reduce[stage] ? &mini->reduce[stage][n - 2] : &none;
 }
 
 /* The next op; NULL: there are no more. The same prepared op may come several times. */

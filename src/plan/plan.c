@@ -215,11 +215,25 @@ static gp_stage_request describe(gp_plan *plan, const gp_plan_request *request, 
     return its;
 }
 
+/* A routine for each bucket. */
+static gp_status plan_reduces(gp_stage_plan *stage, const gp_stage_request *request, gp_mini_plan *mini,
+                              gp_error *err) {
+    const gp_stage *its = &request->stages->stage[stage->stage];
+    int terms = gp_replicas_with_samples(gp_mini_pieces(mini), its);
+    if (its->buckets == 0) return GP_OK;
+    GP_RETURN_IF_FAILED(GP_NEW(&mini->reduce[stage->stage], its->buckets, err));
+    for (int b = 0; b < its->buckets; b++) {
+        gp_routine *reduce = &mini->reduce[stage->stage][b];
+        GP_RETURN_IF_FAILED(gp_stage_reduce(stage, request, b, terms, reduce, err));
+        gp_stage_plan_fit(stage, reduce);
+    }
+    return GP_OK;
+}
+
 static gp_status plan_stages(gp_plan *plan, gp_stage_request stage_request, const stage_ops *ops, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_NEW(&plan->stage, plan->stages->count, err));
     for (int s = 0; s < plan->stages->count; s++) {
         gp_stage_plan *stage = &plan->stage[s];
-        const gp_stage *its = &plan->stages->stage[s];
         stage->stage = s;
         stage->worker = gp_programs_worker(plan->minis[0].programs, s);
         stage->spec = plan->devices[stage->worker];
@@ -231,11 +245,8 @@ static gp_status plan_stages(gp_plan *plan, gp_stage_request stage_request, cons
             gp_mini_plan *mini = &plan->minis[m];
             GP_RETURN_IF_FAILED(gp_stage_mini_batch(stage, &stage_request, mini->pieces, mini->piece, mini->last,
                                                     mini->training, &mini->total[s], &mini->step[s], err));
-            if (mini->training && its->replicas > 1)
-                GP_RETURN_IF_FAILED(gp_stage_reduce(
-                    stage, &stage_request, gp_replicas_with_samples(gp_mini_pieces(mini), its), &mini->reduce[s], err));
+            if (mini->training) GP_RETURN_IF_FAILED(plan_reduces(stage, &stage_request, mini, err));
             gp_stage_plan_fit(stage, &mini->total[s]);
-            gp_stage_plan_fit(stage, &mini->reduce[s]);
             gp_stage_plan_fit(stage, &mini->step[s]);
         }
     }
@@ -416,7 +427,9 @@ void gp_plan_destroy(gp_plan **plan) {
         gp_mini_plan *mini = &it->minis[m];
         for (int s = 0; s < stages; s++) {
             if (mini->total) gp_routine_fini(&mini->total[s]);
-            if (mini->reduce) gp_routine_fini(&mini->reduce[s]);
+            for (int b = 0; mini->reduce && mini->reduce[s] && b < it->stages->stage[s].buckets; b++)
+                gp_routine_fini(&mini->reduce[s][b]);
+            if (mini->reduce) free(mini->reduce[s]);
             if (mini->step) gp_routine_fini(&mini->step[s]);
         }
         free(mini->total);

@@ -78,8 +78,9 @@ typedef struct gp_mini_plan {
     gp_waits *meets;        /* what each barrier waits for (plan/meets.h); NULL: there all workers meet, or are none */
     gp_worker_posts *early; /* [worker] what its backwards post; NULL: it does not train */
     gp_waits *behind;       /* where it begins behind another of its size; NULL: it never does */
-    gp_program_queues *queues;         /* NULL: all devices are the host, and do at once what they are given */
-    gp_routine *total, *reduce, *step; /* [stage]; reduce: empty if the stage has no replicas */
+    gp_program_queues *queues; /* NULL: all devices are the host, and do at once what they are given */
+    gp_routine *total, *step;  /* [stage] */
+    gp_routine **reduce;       /* [stage][bucket]; NULL: the stage has no replicas, or it does not train */
 } gp_mini_plan;
 
 typedef struct gp_plan {

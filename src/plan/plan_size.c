@@ -51,8 +51,8 @@ static uint64_t count_once(const gp_stages *stages) {
         if (stages->collectives[c].part != GP_PART_LOSSES)
             count += stages->collectives[c].contributors.count + stages->collectives[c].collectors.count;
     for (int s = 0; s < stages->count; s++) {
-        count += stages->stage[s].replicas > 1; /* reduce */
-        count += gp_stage_shards(stages, s);    /* update */
+        count += (uint64_t)stages->stage[s].buckets; /* reduce */
+        count += gp_stage_shards(stages, s);         /* update */
     }
     return count + (stages->norms ? (uint64_t)stages->numbers + 1 : 0);
 }

@@ -124,7 +124,6 @@ static gp_status add_stage(gp_bench *bench, int stage, gp_error *err) {
         {&routine[GP_ROUTINE_BACKWARD], GP_BENCH_BACKWARD_REST},
         {&its->norm, GP_BENCH_UPDATE},
         {&its->clip, GP_BENCH_UPDATE},
-        {&mini->reduce[stage], GP_BENCH_UPDATE},
         {&mini->step[stage], GP_BENCH_UPDATE},
     };
     for (size_t r = 0; r < sizeof all / sizeof *all; r++)

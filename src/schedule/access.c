@@ -31,7 +31,7 @@ gp_accesses gp_instr_accesses(const gp_stages *stages, const gp_instr *instr) {
 
 const char *gp_instr_carries(const gp_stages *stages, const gp_instr *instr) {
     if (gp_instr_has_edge(instr)) return gp_edge_kind_name(stages->edges[instr->edge].kind);
-    if (gp_instr_has_collective(instr)) return gp_part_kind_name(stages->collectives[instr->collective].part);
+    if (gp_instr_joins(instr)) return gp_part_kind_name(stages->collectives[instr->collective].part);
     return NULL;
 }
 

@@ -92,8 +92,8 @@ typedef enum gp_access_variant {
     X(CLIP, "clip", GP_COMPUTES, 0, NO_SLOTS)                                                                          \
     /* first replica of the last stage: the loss's total over all replicas */                                          \
     X(TOTAL, "total", GP_COMPUTES, 0, NO_SLOTS)                                                                        \
-    /* sum of the replicas' gradients, of the stage's own shard */                                                     \
-    X(REDUCE, "reduce", GP_COMPUTES, 0, NO_SLOTS)                                                                      \
+    /* sum of the replicas' gradients, of the stage's own part of the bucket that it has collected in a scatter */     \
+    X(REDUCE, "reduce", GP_HAS_COLLECTIVE | GP_COMPUTES, 0, NO_SLOTS)                                                  \
     /* updates the replica's own shard of the parameters, if replicas share them out */                                \
     X(UPDATE, "update", GP_COMPUTES, 0, NO_SLOTS)                                                                      \
     /* commits statistics; updates the parameters that no backward and no `update` has updated; last */                \
@@ -118,7 +118,7 @@ typedef struct gp_instr {
     uint16_t slot;
     union {
         uint32_t edge;       /* send, recv */
-        uint32_t collective; /* post, collect */
+        uint32_t collective; /* post, collect; reduce: the scatter */
         struct {
             uint16_t work, grad; /* F, R, B, I, W */
         };
@@ -173,6 +173,10 @@ static inline bool gp_instr_has_edge(const gp_instr *instr) {
 }
 static inline bool gp_instr_has_collective(const gp_instr *instr) {
     return gp_instr_rows[instr->op].traits & GP_HAS_COLLECTIVE;
+}
+/* Whether a stage takes part in its collective with it. */
+static inline bool gp_instr_joins(const gp_instr *instr) {
+    return instr->op == GP_INSTR_POST || instr->op == GP_INSTR_COLLECT;
 }
 /* B and I: what stages before wait for. */
 static inline bool gp_instr_begins_backward(const gp_instr *instr) {

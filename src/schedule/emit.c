@@ -61,9 +61,30 @@ static gp_status emit_collectives(generator *g, gp_instr_op op, gp_part_kind par
     return GP_OK;
 }
 
-/* Whether it stands between the last backward and the step's scalars or update. */
+/* Whether it stands between the last backward and the step's scalars or update, besides gradients. */
 static bool is_exchanged(const gp_collective *its) {
-    return its->part == GP_PART_STATISTICS || its->part == GP_PART_GRADIENTS || its->part == GP_PART_BLOCKS;
+    return its->part == GP_PART_STATISTICS || its->part == GP_PART_BLOCKS;
+}
+
+/* A bucket of the stage's gradients: its sums, which the other replicas get unless they share out the optimizer. */
+static gp_status emit_sums(generator *g, size_t scatter, int stage, gp_error *err) {
+    GP_RETURN_IF_FAILED(emit_member(g, GP_INSTR_COLLECT, scatter, stage, err));
+    GP_RETURN_IF_FAILED(emit(g, GP_INSTR_REDUCE, stage, 0, 0, err));
+    g->program->instrs[g->program->count - 1].collective = (uint32_t)scatter;
+    size_t exchange = gp_stages_exchange(g->request->stages, scatter);
+    return exchange == scatter ? GP_OK : emit_member(g, GP_INSTR_POST, exchange, stage, err);
+}
+
+/* The stage's gradients from `scatter`, the collective of its first bucket, on. While one bucket is added up, others
+ * travel. */
+static gp_status emit_gradients(generator *g, size_t scatter, int stage, gp_error *err) {
+    const gp_stages *stages = g->request->stages;
+    size_t end = scatter + (size_t)stages->collectives[scatter].buckets;
+    for (size_t c = scatter; c < end; c++) GP_RETURN_IF_FAILED(emit_member(g, GP_INSTR_POST, c, stage, err));
+    for (size_t c = scatter; c < end; c++) GP_RETURN_IF_FAILED(emit_sums(g, c, stage, err));
+    for (size_t c = scatter; c < end && gp_stages_exchange(stages, c) != c; c++)
+        GP_RETURN_IF_FAILED(emit_member(g, GP_INSTR_COLLECT, gp_stages_exchange(stages, c), stage, err));
+    return GP_OK;
 }
 
 /* What a stage has found, and what its other replicas have. */
@@ -71,12 +92,12 @@ static gp_status emit_exchange(generator *g, int stage, gp_error *err) {
     const gp_stages *stages = g->request->stages;
     for (size_t c = 0; c < stages->collective_count; c++) {
         const gp_collective *its = &stages->collectives[c];
+        bool first = its->kind == GP_COLLECTIVE_SCATTER && its->bucket == 0;
+        if (first && gp_indices_find(&its->collectors, stage) >= 0)
+            GP_RETURN_IF_FAILED(emit_gradients(g, c, stage, err));
         if (!is_exchanged(its)) continue;
         GP_RETURN_IF_FAILED(emit_member(g, GP_INSTR_POST, c, stage, err));
         GP_RETURN_IF_FAILED(emit_member(g, GP_INSTR_COLLECT, c, stage, err));
-        bool scattered = its->kind == GP_COLLECTIVE_SCATTER && its->bucket == its->buckets - 1;
-        if (scattered && gp_indices_find(&its->collectors, stage) >= 0)
-            GP_RETURN_IF_FAILED(emit(g, GP_INSTR_REDUCE, stage, 0, 0, err));
     }
     return GP_OK;
 }

@@ -281,14 +281,19 @@ static int64_t gradient_bytes(const gp_stages *stages, int number) {
     return graph ? sum * (int64_t)gp_dtype_size(graph->types.accumulate) : 0;
 }
 
-static gp_status add_buckets(gp_stages *stages, int number, gp_error *err) {
+static int count_buckets(const gp_stages *stages, int number) {
     int64_t bytes = gradient_bytes(stages, number), each = (int64_t)stages->bucket;
     int64_t buckets = bytes > each ? (bytes + each - 1) / each : 1;
-    if (buckets > GP_MOST_BUCKETS) buckets = GP_MOST_BUCKETS;
-    for (int b = 0; b < (int)buckets; b++) {
-        GP_RETURN_IF_FAILED(add_mutual(stages, GP_COLLECTIVE_SCATTER, GP_PART_GRADIENTS, number, err));
+    return buckets > GP_MOST_BUCKETS ? GP_MOST_BUCKETS : (int)buckets;
+}
+
+/* One of each bucket. */
+static gp_status add_buckets(gp_stages *stages, gp_collective_kind kind, int number, gp_error *err) {
+    int buckets = stages->stage[stages->first[number]].buckets;
+    for (int b = 0; b < buckets; b++) {
+        GP_RETURN_IF_FAILED(add_mutual(stages, kind, GP_PART_GRADIENTS, number, err));
         stages->collectives[stages->collective_count - 1].bucket = b;
-        stages->collectives[stages->collective_count - 1].buckets = (int)buckets;
+        stages->collectives[stages->collective_count - 1].buckets = buckets;
     }
     return GP_OK;
 }
@@ -297,9 +302,14 @@ static gp_status add_buckets(gp_stages *stages, int number, gp_error *err) {
 static gp_status add_exchanges(gp_stages *stages, gp_error *err) {
     for (int n = stages->numbers - 1; n >= 0; n--) {
         if (replicas_of(stages, n) == 1) continue;
-        GP_RETURN_IF_FAILED(add_buckets(stages, n, err));
+        int buckets = count_buckets(stages, n);
+        for (int r = 0; r < replicas_of(stages, n); r++) {
+            stages->stage[stages->first[n] + r].buckets = buckets;
+            stages->stage[stages->first[n] + r].scatter = stages->collective_count;
+        }
+        GP_RETURN_IF_FAILED(add_buckets(stages, GP_COLLECTIVE_SCATTER, n, err));
         if (!stages->shards)
-            GP_RETURN_IF_FAILED(add_mutual(stages, GP_COLLECTIVE_EXCHANGE, GP_PART_GRADIENTS, n, err));
+            GP_RETURN_IF_FAILED(add_buckets(stages, GP_COLLECTIVE_EXCHANGE, n, err));
         else if (stages->norms)
             GP_RETURN_IF_FAILED(add_to_first(stages, GP_PART_BLOCKS, n, err));
         GP_RETURN_IF_FAILED(add_mutual(stages, GP_COLLECTIVE_EXCHANGE, GP_PART_STATISTICS, n, err));

@@ -18,13 +18,15 @@
  *
  * An all-reduce of a few numbers is a gather, a fold on the root in the order of the graph (the routines `clip` and
  * `total`), and a broadcast. One of gradients is a scatter, a fold of each shard in the order of the replicas (the
- * routine `reduce`), and an exchange of the shards. If replicas share out the optimizer, each updates the parameters of
+ * routine `reduce`), and an exchange of the sums. If replicas share out the optimizer, each updates the parameters of
  * its shard, and what they exchange are these. The sums of blocks of squares, for the norm, go to the stage's first
  * replica, which adds them up.
  *
- * Gradients are scattered in buckets, each a collective of its own, so that one can travel while the backward pass
- * still makes others: bucket 0 has those of the last parameters, which are complete first. No part is added to another
- * one before all are there, so that a sum depends neither on the cut, nor on the transport, nor on who comes first.
+ * Gradients go in buckets. Each bucket has a scatter, a reduce and an exchange of its own, so that one can travel while
+ * the backward pass still makes others: bucket 0 has those of the last parameters, which are complete first. A
+ * replica's shard is an equal part of each bucket. If replicas share out the optimizer, it is one stretch of the
+ * stage's gradients instead, and buckets have what lies in them of it. No part is added to another one before all are
+ * there, so that a sum depends neither on the cut, nor on the transport, nor on who comes first.
  *
  * Within a forward or backward pass that trains, replicas may exchange statistics of batch norm: each group of them
  * computes the pass together, and none ends it before all have begun it. These exchanges are no collectives: they
@@ -93,7 +95,7 @@ typedef struct gp_collective {
     gp_collective_kind kind;
     gp_part_kind part;
     gp_transport transport;
-    int bucket, buckets;                 /* of a scatter: which one, and how many its stage has; else 0 of 1 */
+    int bucket, buckets;                 /* of gradients: which one, and how many its stage has; else 0 of 1 */
     int root;                            /* stage; −1: none */
     gp_indices contributors, collectors; /* stages, ascending */
     int lowest;                          /* of both */
@@ -103,6 +105,8 @@ typedef struct gp_collective {
 typedef struct gp_stage {
     int number;                 /* of the stage that it is a replica of, in the order of the layers */
     int replica, replicas;      /* which one, and how many that stage has */
+    int buckets;                /* that the gradients of replicas go in; 0: it has no replicas */
+    size_t scatter;             /* the collective of the first bucket */
     int group;                  /* so many neighbouring replicas compute each pass together; 1: none does */
     int first_node, node_count; /* of the graph; the last stage has the loss too */
     bool loads_input, loads_target;
@@ -168,6 +172,18 @@ static inline int gp_stages_group(const gp_stages *stages, int stage) {
 static inline size_t gp_stages_place(const gp_stages *stages, uint32_t collective, int stage) {
     const gp_collective *its = &stages->collectives[collective];
     return its->places + (size_t)(stage - its->lowest);
+}
+/* The exchange of a bucket's sums, by the collective that scatters the bucket; that one itself: there is none. */
+static inline size_t gp_stages_exchange(const gp_stages *stages, size_t scatter) {
+    return stages->shards ? scatter : scatter + (size_t)stages->collectives[scatter].buckets;
+}
+/* The other way round. */
+static inline size_t gp_stages_scatter(const gp_stages *stages, size_t exchange) {
+    return exchange - (size_t)stages->collectives[exchange].buckets;
+}
+/* Whether it carries the sums of a bucket. */
+static inline bool gp_collective_has_sums(const gp_collective *collective) {
+    return collective->kind == GP_COLLECTIVE_EXCHANGE && collective->part == GP_PART_GRADIENTS;
 }
 /* Whether a collective's member contributes, and collects too. */
 static inline bool gp_collective_is_mutual(const gp_collective *collective) {

@@ -151,11 +151,7 @@ static gp_status check_fields(const gp_checker *c, gp_error *err) {
         if (c->stages->stage[instr->stage].replicas == 1)
             return refuse(c, err, "is not allowed: the stage has no replicas");
         return GP_OK;
-    case GP_INSTR_REDUCE:
-        if (!c->programs->training) return refuse(c, err, "is not allowed in a forward-only program");
-        if (c->stages->stage[instr->stage].replicas == 1)
-            return refuse(c, err, "is not allowed: the stage has no replicas");
-        return GP_OK;
+    case GP_INSTR_REDUCE: return gp_check_reduce_fields(c, err);
     case GP_INSTR_UPDATE:
         if (!c->programs->training) return refuse(c, err, "is not allowed in a forward-only program");
         if (!gp_stage_shards(c->stages, instr->stage))
@@ -180,18 +176,19 @@ static gp_status check_fields(const gp_checker *c, gp_error *err) {
 static gp_status check_worker(gp_checker *c, int worker, size_t *barriers, gp_error *err) {
     const gp_program *program = &c->programs->worker[worker];
     bool stepped = false;
-    uint32_t collective = 0;
+    uint32_t last[] = {0, 0}; /* posted, collected */
     *barriers = 0;
     for (size_t pc = 0; pc < program->count; pc++) {
         look_at(c, worker, pc);
         GP_RETURN_IF_FAILED(check_fields(c, err));
         c->first[c->instr->stage + 1]++;
         if (c->instr->op == GP_INSTR_BARRIER) ++*barriers;
-        if (gp_instr_has_collective(c->instr)) {
-            if (c->instr->collective < collective)
-                return refuse(c, err, "comes after collective %u: all workers must have collectives in rising order",
-                              collective);
-            collective = c->instr->collective;
+        if (gp_instr_joins(c->instr)) {
+            bool collects = c->instr->op == GP_INSTR_COLLECT;
+            if (c->instr->collective < last[collects])
+                return refuse(c, err, "comes after collective %u: all workers must have %s in rising order",
+                              last[collects], collects ? "collects" : "posts");
+            last[collects] = c->instr->collective;
         }
         if (stepped && c->instr->op != GP_INSTR_STEP)
             return refuse(c, err, "comes after a step: steps must be the last instructions of a worker");
@@ -458,8 +455,9 @@ static gp_status check_stage(gp_checker *c, int s, gp_error *err) {
         return gp_fail(err, GP_PROGRAM, "stage %d has no norm, which this run needs", s);
     if (s == gp_stages_root(c->stages) && c->stage->replicas > 1 && c->totals == 0)
         return gp_fail(err, GP_PROGRAM, "stage %d has no total", s);
-    if (training && c->stage->replicas > 1 && c->reduces == 0)
-        return gp_fail(err, GP_PROGRAM, "stage %d has no reduce", s);
+    if (training && c->reduces < c->stage->buckets)
+        return gp_fail(err, GP_PROGRAM, "stage %d has no reduce of %d of its %d buckets", s,
+                       c->stage->buckets - c->reduces, c->stage->buckets);
     if (training && gp_stage_shards(c->stages, s) && c->updates == 0)
         return gp_fail(err, GP_PROGRAM, "stage %d has no update", s);
     if (training && c->stages->norms && s == gp_stages_root(c->stages) && c->clips == 0)
@@ -559,7 +557,7 @@ static gp_status check_ends(gp_checker *c, gp_error *err) {
         for (int w = 0; w < c->programs->workers; w++)
             for (size_t pc = 0; pc < c->programs->worker[w].count; pc++) {
                 look_at(c, w, pc);
-                if (gp_instr_has_collective(c->instr)) gp_check_note_joined(c);
+                if (gp_instr_joins(c->instr)) gp_check_note_joined(c);
                 if (c->instr->op != GP_INSTR_SEND && c->instr->op != GP_INSTR_RECV) continue;
                 bool send = c->instr->op == GP_INSTR_SEND;
                 uint8_t *copied = &c->copied[c->instr->edge * pieces + c->instr->micro];

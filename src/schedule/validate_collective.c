@@ -2,14 +2,18 @@
  * what they carry. */
 #include "schedule/validate_internal.h"
 
-enum { POSTED = 1, COLLECTED = 2 };
+enum { POSTED = 1, COLLECTED = 2, REDUCED = 4 };
+
+static gp_status check_number(const gp_checker *c, gp_error *err) {
+    if (c->instr->collective < c->stages->collective_count) return GP_OK;
+    return refuse(c, err, "collective %u does not exist: there are %zu collectives, counted from 0",
+                  c->instr->collective, c->stages->collective_count);
+}
 
 gp_status gp_check_collective_fields(const gp_checker *c, gp_error *err) {
     const gp_instr *instr = c->instr;
     bool posts = instr->op == GP_INSTR_POST;
-    if (instr->collective >= c->stages->collective_count)
-        return refuse(c, err, "collective %u does not exist: there are %zu collectives, counted from 0",
-                      instr->collective, c->stages->collective_count);
+    GP_RETURN_IF_FAILED(check_number(c, err));
     const gp_collective *its = &c->stages->collectives[instr->collective];
     if (!c->programs->training && its->part != GP_PART_LOSSES)
         return refuse(c, err, "is not allowed in a forward-only program");
@@ -54,6 +58,10 @@ static bool has_collected(const gp_checker *c, gp_collective_kind kind, gp_part_
     return true;
 }
 
+static bool has_reduced(const gp_checker *c, size_t scatter) {
+    return *joined_by(c, (uint32_t)scatter, c->s) & REDUCED;
+}
+
 /* Scalars say what the last forward found, and with norms, the clip. */
 gp_status gp_check_post(gp_checker *c, gp_error *err) {
     const gp_collective *its = &c->stages->collectives[c->instr->collective];
@@ -73,10 +81,11 @@ gp_status gp_check_post(gp_checker *c, gp_error *err) {
         break;
     case GP_PART_GRADIENTS:
         if (!backwards) return refuse(c, err, "comes before the stage's last backward");
-        if (its->kind == GP_COLLECTIVE_EXCHANGE && c->reduces == 0) return refuse(c, err, "comes before the reduce");
+        if (gp_collective_has_sums(its) && !has_reduced(c, gp_stages_scatter(c->stages, c->instr->collective)))
+            return refuse(c, err, "comes before the reduce of its bucket");
         break;
     case GP_PART_BLOCKS:
-        if (c->reduces == 0) return refuse(c, err, "comes before the reduce");
+        if (c->reduces < c->stage->buckets) return refuse(c, err, "comes before the last reduce");
         break;
     case GP_PART_PARAMETERS:
         if (c->updates == 0) return refuse(c, err, "comes before the update");
@@ -102,17 +111,33 @@ gp_status gp_check_total(gp_checker *c, gp_error *err) {
     return refuse(c, err, "must come after the collect of the losses of the other replicas");
 }
 
+gp_status gp_check_reduce_fields(const gp_checker *c, gp_error *err) {
+    const gp_instr *instr = c->instr;
+    if (!c->programs->training) return refuse(c, err, "is not allowed in a forward-only program");
+    if (c->stages->stage[instr->stage].replicas == 1)
+        return refuse(c, err, "is not allowed: the stage has no replicas");
+    GP_RETURN_IF_FAILED(check_number(c, err));
+    const gp_collective *its = &c->stages->collectives[instr->collective];
+    if (its->kind == GP_COLLECTIVE_SCATTER && gp_indices_find(&its->collectors, instr->stage) >= 0) return GP_OK;
+    return refuse(c, err, "collective %u is no scatter of the stage's gradients", instr->collective);
+}
+
 gp_status gp_check_reduce(gp_checker *c, gp_error *err) {
-    if (c->reduces++ > 0) return refuse(c, err, "a second reduce of the stage");
-    if (has_collected(c, GP_COLLECTIVE_SCATTER, GP_PART_GRADIENTS)) return GP_OK;
-    return refuse(c, err, "must come after the collect of the gradients of the other replicas");
+    uint8_t *joined = joined_by(c, c->instr->collective, c->s);
+    if (*joined & REDUCED) return refuse(c, err, "a second reduce of the bucket");
+    if (!(*joined & COLLECTED))
+        return refuse(c, err, "must come after the collect of the gradients of the other replicas");
+    *joined |= REDUCED;
+    c->reduces++;
+    return GP_OK;
 }
 
 gp_status gp_check_norm(gp_checker *c, gp_error *err) {
     if (c->stage->replica > 0) return refuse(c, err, "is not allowed: the first replica finds the norm");
     if (c->norms++ > 0) return refuse(c, err, "a second norm of the stage");
     if (c->weights < gp_micros_count(c->micros)) return refuse(c, err, "comes before the stage's last backward");
-    if (gp_stage_shards(c->stages, c->s) && c->reduces == 0) return refuse(c, err, "comes before the reduce");
+    if (gp_stage_shards(c->stages, c->s) && c->reduces < c->stage->buckets)
+        return refuse(c, err, "comes before the last reduce");
     if (!has_collected(c, GP_COLLECTIVE_GATHER, GP_PART_BLOCKS))
         return refuse(c, err, "must come after the collect of the squares of the other replicas");
     if (has_collected(c, GP_COLLECTIVE_EXCHANGE, GP_PART_GRADIENTS)) return GP_OK;
@@ -122,7 +147,7 @@ gp_status gp_check_norm(gp_checker *c, gp_error *err) {
 /* Whether the loss is finite, and how much to clip, must be known. */
 gp_status gp_check_update(gp_checker *c, gp_error *err) {
     if (c->updates++ > 0) return refuse(c, err, "a second update of the stage");
-    if (c->reduces == 0) return refuse(c, err, "comes before the reduce");
+    if (c->reduces < c->stage->buckets) return refuse(c, err, "comes before the last reduce");
     if (c->stages->norms && c->s == gp_stages_root(c->stages) && c->clips == 0)
         return refuse(c, err, "comes before the clip");
     if (has_collected(c, GP_COLLECTIVE_BROADCAST, GP_PART_SCALARS)) return GP_OK;

@@ -43,6 +43,7 @@ GP_MUST_USE gp_status gp_check_collective_fields(const gp_checker *c, gp_error *
 GP_MUST_USE gp_status gp_check_post(gp_checker *c, gp_error *err);
 GP_MUST_USE gp_status gp_check_collect(gp_checker *c, gp_error *err);
 GP_MUST_USE gp_status gp_check_total(gp_checker *c, gp_error *err);
+GP_MUST_USE gp_status gp_check_reduce_fields(const gp_checker *c, gp_error *err);
 GP_MUST_USE gp_status gp_check_reduce(gp_checker *c, gp_error *err);
 GP_MUST_USE gp_status gp_check_update(gp_checker *c, gp_error *err);
 GP_MUST_USE gp_status gp_check_norm(gp_checker *c, gp_error *err);

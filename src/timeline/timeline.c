@@ -132,7 +132,7 @@ static void write_arrow(const writer *w, const gp_span *span, const gp_instr *in
  * next member are drawn. */
 static void write_arrows(const writer *w, const gp_span *span, const gp_instr *instr) {
     if (gp_instr_has_edge(instr)) write_arrow(w, span, instr, (gp_wait){instr->edge, instr->micro, GP_WAIT_SENT});
-    if (!gp_instr_has_collective(instr)) return;
+    if (!gp_instr_joins(instr)) return;
     const gp_collective *its = &w->plan->stages->collectives[instr->collective];
     bool posts = instr->op == GP_INSTR_POST;
     const gp_indices *others = posts ? &its->collectors : &its->contributors;

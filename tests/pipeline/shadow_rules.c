@@ -107,7 +107,9 @@ static bool find_stats(const gp_plan *plan, const gp_stage_plan *stage, int piec
 static bool find_shard(const gp_plan *plan, const gp_stage_plan *stage, const gp_instr *instr, size_t at, size_t bytes,
                        part *out) {
     const gp_stage *its = &plan->stages->stage[stage->stage];
-    size_t parts = (size_t)gp_stage_plan_shard(stage, plan->stages, its->replica).count * (size_t)(its->replicas - 1);
+    size_t parts = 0;
+    for (int b = 0; b < its->buckets; b++)
+        parts += (size_t)gp_stage_plan_part(stage, plan->stages, b, its->replica).count * (size_t)(its->replicas - 1);
     bool reduces = instr->op == GP_INSTR_REDUCE, norm = instr->op == GP_INSTR_NORM;
     bool updates = instr->op == GP_INSTR_STEP || instr->op == GP_INSTR_UPDATE;
     bool collected = collects(plan, instr, GP_PART_GRADIENTS);

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "base/memory.h"
 #include "device/cpu/cpu.h"
 #include "device/ref/ref.h"
 #include "pipeline/harness.h"
@@ -136,7 +137,9 @@ static void buckets_are_posted_when_they_are_complete(void **state) {
 /* What replica `to` copies of others in all buckets is its shard, once from each. */
 static void check_parts(const gp_plan *plan, int first, int replicas, int to) {
     const gp_stage_plan *stage = &plan->stage[first + to];
-    size_t shard = (size_t)gp_stage_plan_shard(stage, plan->stages, to).count, sum = 0;
+    size_t shard = 0, sum = 0;
+    for (int b = 0; b < plan->stages->stage[first].buckets; b++)
+        shard += (size_t)gp_stage_plan_part(stage, plan->stages, b, to).count;
     char *copied = calloc(shard * (size_t)(replicas - 1) + 1, 1);
     assert_non_null(copied);
     for (uint32_t c = 0; c < plan->stages->collective_count; c++) {
@@ -157,6 +160,32 @@ static void check_parts(const gp_plan *plan, int first, int replicas, int to) {
     free(copied);
 }
 
+/* What replica `to` copies of the sums of others in all buckets, and what it adds up itself, is all gradients once. */
+static void check_sums(const gp_plan *plan, int first, int replicas, int to) {
+    const gp_stage_plan *stage = &plan->stage[first + to];
+    char *copied = calloc(stage->grads_bytes, 1);
+    size_t sum = 0;
+    assert_non_null(copied);
+    for (int b = 0; b < plan->stages->stage[first].buckets; b++) {
+        gp_instr collect = {.op = GP_INSTR_COLLECT, .stage = (uint16_t)(first + to)};
+        collect.collective = (uint32_t)gp_stages_exchange(plan->stages, plan->stages->stage[first].scatter + (size_t)b);
+        gp_share bucket = gp_stage_plan_bucket(stage, b, plan->stages->stage[first].buckets);
+        gp_share own = gp_stage_plan_part(stage, plan->stages, b, to);
+        gp_move moves[8] = {{.offset = stage->base + stage->grads + (size_t)own.first, .bytes = (size_t)own.count}};
+        int count = 1;
+        while (gp_instr_move(plan, &plan->minis[0], &collect, count - 1, &moves[count])) count++;
+        assert_int_equal(count, replicas);
+        for (int i = 0; i < count; i++) {
+            size_t at = moves[i].offset - stage->base - stage->grads;
+            assert_true(moves[i].bytes <= (size_t)bucket.count / (size_t)replicas + GP_ALIGNMENT); /* equal parts */
+            assert_true(at >= (size_t)bucket.first && at + moves[i].bytes <= (size_t)(bucket.first + bucket.count));
+            for (size_t n = 0; n < moves[i].bytes; n++, sum++) assert_false(copied[at + n]++);
+        }
+    }
+    assert_int_equal(sum, stage->grads_bytes);
+    free(copied);
+}
+
 static void buckets_carry_each_gradient_once(void **state) {
     (void)state;
     static const replicas_layout its = {1, {17}, {3}};
@@ -168,7 +197,10 @@ static void buckets_carry_each_gradient_once(void **state) {
             options.bucket = bucket;
             options.shard_optimizer = shards;
             harness_plan(&h, &options);
-            for (int r = 0; r < 3; r++) check_parts(h.plan, 0, 3, r);
+            for (int r = 0; r < 3; r++) {
+                check_parts(h.plan, 0, 3, r);
+                if (!shards) check_sums(h.plan, 0, 3, r);
+            }
             harness_end(&h);
         }
 }
@@ -176,7 +208,7 @@ static void buckets_carry_each_gradient_once(void **state) {
 /* ---- the validator ----------------------------------------------------------------------------------------------- */
 
 /* Programs without one of their instructions are refused. */
-static void lost_posts_and_collects_are_refused(void **state) {
+static void lost_instructions_are_refused(void **state) {
     (void)state;
     static const replicas_layout its = {1, {17}, {2}};
     harness h;
@@ -197,13 +229,14 @@ static void lost_posts_and_collects_are_refused(void **state) {
         memmove(&its_program->instrs[pc], &its_program->instrs[pc + 1],
                 (--its_program->count - pc) * sizeof *its_program->instrs);
         assert_int_equal(gp_programs_validate(h.plan->stages, less, &err), GP_PROGRAM);
-        const char *rule = lost->op == GP_INSTR_POST ? "comes before the stage's own post"
-                                                     : "must come after the collect of the gradients";
+        const char *rule = lost->op == GP_INSTR_POST      ? "comes before the stage's own post"
+                           : lost->op == GP_INSTR_COLLECT ? "must come after the collect of the gradients"
+                                                          : "comes before the reduce of its bucket";
         if (!strstr(err.text, rule)) fail_msg("%s", err.text);
         gp_programs_destroy(&less);
         tried++;
     }
-    assert_true(tried >= 8);
+    assert_true(tried >= 12);
     harness_end(&h);
 }
 
@@ -215,7 +248,7 @@ typedef struct meeting {
 } meeting;
 
 static const gp_collective *scatter_of(const meeting *m, const gp_site *site) {
-    if (!gp_instr_has_collective(site->instr)) return NULL;
+    if (!gp_instr_joins(site->instr)) return NULL;
     const gp_collective *its = &m->plan->stages->collectives[site->instr->collective];
     return its->kind == GP_COLLECTIVE_SCATTER ? its : NULL;
 }
@@ -259,14 +292,61 @@ static void a_bucket_is_there_before_its_post(void **state) {
     harness_end(&h);
 }
 
+static const gp_collective *sums_of(const meeting *m, const gp_site *site) {
+    if (!gp_instr_joins(site->instr)) return NULL;
+    const gp_collective *its = &m->plan->stages->collectives[site->instr->collective];
+    return gp_collective_has_sums(its) ? its : NULL;
+}
+
+/* Replica 0 does not collect the last bucket until replica 1 has the sums of the first one. */
+static gp_status hold_up_last(void *context, const gp_site *site, gp_error *err) {
+    meeting *m = context;
+    const gp_collective *its = scatter_of(m, site);
+    if (site->worker != 0 || !its || its->bucket < its->buckets - 1 || site->instr->op != GP_INSTR_COLLECT)
+        return GP_OK;
+    for (int tenth = 0; tenth < 600; tenth++) {
+        if (atomic_load(&m->collected) > 0) return GP_OK;
+        nanosleep(&(struct timespec){0, 100000000}, NULL);
+    }
+    return gp_fail(err, GP_INTERNAL, "the sums of the first bucket were not posted before the last one was there");
+}
+
+static gp_status note_sums(void *context, const gp_site *site, gp_error *err) {
+    meeting *m = context;
+    (void)err;
+    if (site->worker == 1 && sums_of(m, site) && site->instr->op == GP_INSTR_COLLECT)
+        atomic_fetch_add(&m->collected, 1);
+    return GP_OK;
+}
+
+/* One bucket's sums can be copied while another one's gradients are still under way. */
+static void sums_go_bucket_by_bucket(void **state) {
+    (void)state;
+    static const replicas_layout its = {1, {17}, {2}};
+    meeting m = {0};
+    harness h;
+    gp_error err = {0};
+    gp_step_result result;
+    harness_options options = replicas_options(network_skips, &its);
+    options.bucket = 500;
+    harness_plan(&h, &options);
+    m.plan = h.plan;
+    gp_hooks hooks = {.context = &m, .before = hold_up_last, .after = note_sums};
+    harness_start(&h, &hooks);
+    if (harness_step(&h, options.batch, true, 1, &result, &err) != GP_OK) fail_msg("%s", err.text);
+    assert_true(atomic_load(&m.collected) > 1);
+    harness_end(&h);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_change_no_bit),
         cmocka_unit_test(cpus_find_the_same),
         cmocka_unit_test(buckets_are_posted_when_they_are_complete),
         cmocka_unit_test(buckets_carry_each_gradient_once),
-        cmocka_unit_test(lost_posts_and_collects_are_refused),
+        cmocka_unit_test(lost_instructions_are_refused),
         cmocka_unit_test(a_bucket_is_there_before_its_post),
+        cmocka_unit_test(sums_go_bucket_by_bucket),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
