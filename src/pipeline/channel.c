@@ -299,6 +299,21 @@ gp_status gp_channel_post_ahead(gp_worker *worker, const gp_mini_plan *mini, con
     return gp_channel_post(worker, mini, post, err);
 }
 
+static bool has_posted(const gp_worker *worker, uint32_t collective, int stage) {
+    return gp_signal_reached(&joining_of(worker->run, collective, stage)->joined, joined_value(worker, false));
+}
+
+bool gp_channel_is_there(const gp_worker *worker, const gp_mini_plan *mini, const gp_instr *collect) {
+    const gp_run *run = worker->run;
+    const gp_indices *contributors = &run->plan->stages->collectives[collect->collective].contributors;
+    for (size_t i = 0; i < contributors->count; i++) {
+        int from = contributors->items[i];
+        if (!gp_run_is_far(run, run->plan->stage[from].worker) && !has_posted(worker, collect->collective, from))
+            return false;
+    }
+    return gp_far_is_there(worker, mini, collect);
+}
+
 gp_status gp_channel_collect(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
     const gp_plan *plan = worker->run->plan;
     gp_move move;

@@ -34,6 +34,8 @@ GP_MUST_USE gp_status gp_channel_post(gp_worker *worker, const gp_mini_plan *min
  */
 GP_MUST_USE gp_status gp_channel_post_ahead(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *post,
                                             gp_error *err);
+/* Whether all contributors have posted, and what other processes send has arrived: a collect would wait for nothing. */
+bool gp_channel_is_there(const gp_worker *worker, const gp_mini_plan *mini, const gp_instr *collect);
 /* After the waits for all contributors. */
 GP_MUST_USE gp_status gp_channel_collect(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr,
                                          gp_error *err);

@@ -316,6 +316,7 @@ static void begin_receive(gp_worker *worker, const gp_mini_plan *mini, const gp_
 void gp_far_receive_ahead(gp_worker *worker, const gp_mini_plan *mini, int64_t pc) {
     gp_run *run = worker->run;
     if (!run->far) return;
+    gp_far_sums_ahead(worker, mini);
     const early *its = &run->far->earlies[(int)(mini - run->plan->minis) * run->plan->workers + worker->index];
     const gp_program *program = &mini->programs->worker[worker->index];
     size_t next = (size_t)(pc + 1);
@@ -414,6 +415,60 @@ void gp_far_collect_ahead(gp_worker *worker, const gp_mini_plan *mini, const gp_
         bool begun = its->parcel.value == worker->command;
         if (its->to == collect->stage && !begun && part_of(worker->run, mini, its)->bytes > 0)
             begin_part(worker, mini, collect, its);
+    }
+}
+
+static bool has_ended(const gp_parcel *parcel, uint64_t value) {
+    return parcel->value == value && gp_signal_reached(&parcel->done, value);
+}
+
+bool gp_far_is_there(const gp_worker *worker, const gp_mini_plan *mini, const gp_instr *collect) {
+    const gp_far *far = worker->run->far;
+    for (size_t i = 0; far && i < far->pair_counts[collect->collective]; i++) {
+        const pair *its = &far->pairs[collect->collective][i];
+        bool arrives = its->to == collect->stage && part_of(worker->run, mini, its)->bytes > 0;
+        if (arrives && !has_ended(&its->parcel, worker->command)) return false;
+    }
+    return true;
+}
+
+/* Whether the stage's own part of a collective has gone to another one. */
+static bool has_gone(const gp_worker *worker, uint32_t collective, int from, int to) {
+    const gp_far *far = worker->run->far;
+    for (size_t i = 0; i < far->pair_counts[collective]; i++) {
+        const pair *its = &far->pairs[collective][i];
+        if (its->from == from && its->to == to && has_ended(&its->parcel, worker->command)) return true;
+    }
+    return false;
+}
+
+/* False: some place is not free yet. What a replica sends as sums was scattered to it before, by a stage that has
+ * samples: both are its part of the bucket. */
+static bool await_sums(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *collect) {
+    gp_far *far = worker->run->far;
+    uint32_t scatter = (uint32_t)gp_stages_scatter(worker->run->plan->stages, collect->collective);
+    bool all = true;
+    for (size_t i = 0; i < far->pair_counts[collect->collective]; i++) {
+        pair *its = &far->pairs[collect->collective][i];
+        if (its->to != collect->stage || its->parcel.value == worker->command) continue;
+        if (part_of(worker->run, mini, its)->bytes == 0) continue;
+        if (has_gone(worker, scatter, collect->stage, its->from))
+            begin_part(worker, mini, collect, its);
+        else
+            all = false;
+    }
+    return all;
+}
+
+void gp_far_sums_ahead(gp_worker *worker, const gp_mini_plan *mini) {
+    const gp_worker_posts *posts = mini->early ? &mini->early[worker->index] : NULL;
+    const gp_instr *instrs = mini->programs->worker[worker->index].instrs;
+    for (; worker->run->far && posts && worker->awaited < posts->sum_count; worker->awaited++) {
+        const gp_early_sum *its = &posts->sums[worker->awaited];
+        gp_instr collect = instrs[its->post];
+        collect.op = GP_INSTR_COLLECT;
+        if (its->post == 0) continue;
+        if (!await_sums(worker, mini, &collect)) return;
     }
 }
 

@@ -109,6 +109,8 @@ typedef struct gp_worker {
     gp_bindings bindings;
     uint64_t command; /* number of its last command; the trainer writes it before it raises `posted` */
     size_t barriers;  /* of its program that it has passed */
+    size_t sums;      /* of the step's early ones (plan/early_posts.h) that it has found within a backward */
+    size_t awaited;   /* likewise: whose sums it receives from all other processes */
     gp_pulse pulse;   /* of instructions but barriers, which are waits */
     uint32_t note;    /* the last of its program that it has enqueued (pipeline/places.h) */
     bool named;       /* a profiler may want the names of instructions */
@@ -165,7 +167,8 @@ void gp_run_join(gp_run *run);
 /* The two halves of gp_run_post. */
 void gp_run_give(gp_run *run, const gp_command *command);
 GP_MUST_USE gp_status gp_run_wait(gp_run *run, gp_error *err);
-/* Worker's thread: runs a routine with these slots. A backward posts the buckets that it completes. `mini`: whose
+/* Worker's thread: runs a routine with these slots. A backward posts the buckets that it completes, and adds up those
+ * that have arrived. `mini`: whose
  * instruction it is; NULL: of no program. */
 GP_MUST_USE gp_status gp_worker_routine(gp_worker *worker, const gp_stage_plan *stage, const gp_routine *routine,
                                         const gp_mini_plan *mini, const gp_instr *instr, int64_t first_sample,

@@ -50,20 +50,23 @@ static gp_status meet(gp_worker *worker, const gp_mini_plan *mini, gp_error *err
     return GP_OK;
 }
 
-/* Within the backward before. */
-static bool has_posted(const gp_worker *worker, const gp_mini_plan *mini, const gp_instr *post) {
-    size_t pc = (size_t)(post - mini->programs->worker[worker->index].instrs);
-    return mini->early && gp_early_posts_have(&mini->early[worker->index], pc);
+/* Whether it was carried out within a backward before. */
+static bool is_done(const gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr) {
+    size_t pc = (size_t)(instr - mini->programs->worker[worker->index].instrs);
+    if (!gp_instr_has_collective(instr) || !mini->early) return false;
+    const gp_worker_posts *early = &mini->early[worker->index];
+    return gp_early_posts_have(early, pc) || gp_early_sums_have(early, worker->sums, pc);
 }
 
 static gp_status carry_out(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
     gp_run *run = worker->run;
+    if (is_done(worker, mini, instr)) return GP_OK;
     if (gp_instr_computes(instr)) return compute(worker, mini, instr, err);
     switch (instr->op) {
     case GP_INSTR_LOAD: return load(worker, mini, instr, run->command.input, err);
     case GP_INSTR_SEND: return gp_channel_send(worker, mini, instr, err);
     case GP_INSTR_RECV: return gp_channel_receive(worker, mini, instr, err);
-    case GP_INSTR_POST: return has_posted(worker, mini, instr) ? GP_OK : gp_channel_post(worker, mini, instr, err);
+    case GP_INSTR_POST: return gp_channel_post(worker, mini, instr, err);
     case GP_INSTR_COLLECT: return gp_channel_collect(worker, mini, instr, err);
     case GP_INSTR_BARRIER: return meet(worker, mini, err);
     default: return gp_fail(err, GP_INTERNAL, "no such instruction: %d", instr->op);
@@ -184,7 +187,7 @@ static gp_status run_program(gp_worker *worker, gp_error *err) {
     const gp_command *command = &worker->run->command;
     const gp_mini_plan *mini = &worker->run->plan->minis[command->mini];
     const gp_program *program = &mini->programs->worker[worker->index];
-    worker->barriers = 0;
+    worker->barriers = worker->sums = worker->awaited = 0;
     if (gp_far_lines_connect(worker, err) != GP_OK || begin(worker, program, err) != GP_OK)
         return gp_error_context(err, "worker %d: ", worker->index);
     gp_far_receive_ahead(worker, mini, -1);

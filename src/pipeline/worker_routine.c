@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "pipeline/channel.h"
+#include "pipeline/far.h"
 #include "pipeline/notes.h"
 #include "pipeline/places.h"
 #include "pipeline/run_internal.h"
@@ -149,6 +150,36 @@ static gp_status post_buckets(poster *its, const run_site *site, size_t ops, gp_
     return GP_OK;
 }
 
+/* Without ticks and notes, which are the backward's. */
+static gp_status add_up(const run_site *site, const gp_mini_plan *mini, const gp_instr *reduce, gp_error *err) {
+    const gp_plan *plan = site->worker->run->plan;
+    const gp_stage_plan *stage = &plan->stage[reduce->stage];
+    const gp_slot_choice slots = gp_instr_slots(plan->stages, reduce);
+    run_site its = {.worker = site->worker,
+                    .stage = stage,
+                    .routine = gp_instr_routine(mini, stage, reduce),
+                    .instr = reduce,
+                    .bases = gp_bases_of(plan, stage, &slots, 0, site->worker->arena)};
+    for (size_t o = 0; o < its.routine->count; o++) GP_RETURN_IF_FAILED(run_op(&its, &its.routine->ops[o], err));
+    return GP_OK;
+}
+
+/* Buckets of which all parts have arrived by now; of no more than that, so that the backward goes on. */
+static gp_status find_sums(const run_site *site, const gp_mini_plan *mini, gp_error *err) {
+    gp_worker *worker = site->worker;
+    const gp_worker_posts *posts = &mini->early[worker->index];
+    const gp_instr *instrs = mini->programs->worker[worker->index].instrs;
+    gp_far_sums_ahead(worker, mini);
+    for (; worker->sums < posts->sum_count; worker->sums++) {
+        const gp_early_sum *its = &posts->sums[worker->sums];
+        if (!gp_channel_is_there(worker, mini, &instrs[its->collect])) return GP_OK;
+        GP_RETURN_IF_FAILED(gp_channel_collect(worker, mini, &instrs[its->collect], err));
+        GP_RETURN_IF_FAILED(add_up(site, mini, &instrs[its->reduce], err));
+        if (its->post > 0) GP_RETURN_IF_FAILED(gp_channel_post(worker, mini, &instrs[its->post], err));
+    }
+    return GP_OK;
+}
+
 gp_status gp_worker_routine(gp_worker *worker, const gp_stage_plan *stage, const gp_routine *routine,
                             const gp_mini_plan *mini, const gp_instr *instr, int64_t first_sample, gp_error *err) {
     const gp_plan *plan = worker->run->plan;
@@ -163,6 +194,7 @@ gp_status gp_worker_routine(gp_worker *worker, const gp_stage_plan *stage, const
     follower its = follow(&site);
     bool follows = its.notes || its.ticks;
     poster posts = find_posts(&site, mini);
+    bool sums = mini && mini->early && gp_early_sums_fit(plan->stages, instr);
     GP_RETURN_IF_FAILED(post_buckets(&posts, &site, 0, err));
     for (size_t o = 0; o < routine->count;) {
         int count = count_updates(&site, o);
@@ -170,6 +202,7 @@ gp_status gp_worker_routine(gp_worker *worker, const gp_stage_plan *stage, const
         GP_RETURN_IF_FAILED(run_ops(&site, o, count, err));
         if (follows) GP_RETURN_IF_FAILED(pass_ops(&its, &site, o, next, err));
         GP_RETURN_IF_FAILED(post_buckets(&posts, &site, next, err));
+        if (sums) GP_RETURN_IF_FAILED(find_sums(&site, mini, err));
         o = next;
     }
     return GP_OK;

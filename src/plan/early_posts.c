@@ -65,12 +65,64 @@ static int by_place(const void *a, const void *b) {
     return x->post < y->post ? -1 : x->post > y->post;
 }
 
+bool gp_early_sums_fit(const gp_stages *stages, const gp_instr *pass) {
+    if (!gp_instr_ends_backward(pass)) return false;
+    return pass->op == GP_INSTR_BACKWARD_WEIGHT || stages->stage[pass->stage].grad_out.count == 0;
+}
+
+static bool is_pass(const gp_instr *instr) {
+    return instr->op == GP_INSTR_FORWARD || instr->op == GP_INSTR_RECOMPUTE || gp_instr_is_backward(instr);
+}
+
+/* The nearest instruction of the reduce's stage before or after it that joins the collective; SIZE_MAX: there is none.
+ */
+static size_t find_joining(const gp_program *program, size_t reduce, gp_instr_op op, size_t collective) {
+    bool forward = op == GP_INSTR_POST;
+    for (size_t pc = reduce; forward ? pc < program->count : pc != SIZE_MAX; pc += forward ? 1 : SIZE_MAX) {
+        const gp_instr *its = &program->instrs[pc];
+        if (its->op == op && its->stage == program->instrs[reduce].stage && its->collective == collective) return pc;
+    }
+    return SIZE_MAX;
+}
+
+/* The place of the backward that posts the bucket; SIZE_MAX: none does. */
+static size_t posting_pass(const gp_program *program, const gp_worker_posts *posts, const gp_instr *reduce) {
+    for (size_t i = 0; i < posts->count; i++) {
+        const gp_instr *post = &program->instrs[posts->items[i].post];
+        if (post->stage == reduce->stage && post->collective == reduce->collective) return posts->items[i].pc;
+    }
+    return SIZE_MAX;
+}
+
+static gp_status add_sums(const gp_plan *plan, const gp_program *program, gp_worker_posts *posts, gp_error *err) {
+    size_t last = 0, fits = 0; /* passes */
+    for (size_t pc = 0; pc < program->count; pc++) {
+        if (is_pass(&program->instrs[pc])) last = pc;
+        if (gp_early_sums_fit(plan->stages, &program->instrs[pc])) fits = pc;
+    }
+    for (size_t pc = last; pc < program->count; pc++) {
+        const gp_instr *reduce = &program->instrs[pc];
+        if (reduce->op != GP_INSTR_REDUCE) continue;
+        if (plan->stages->collectives[reduce->collective].transport != GP_TRANSPORT_MPI) continue;
+        size_t posted = posting_pass(program, posts, reduce);
+        size_t collect = find_joining(program, pc, GP_INSTR_COLLECT, reduce->collective), post = 0;
+        if (posted > fits || collect < last) continue;
+        size_t exchange = gp_stages_exchange(plan->stages, reduce->collective);
+        if (exchange != reduce->collective) post = find_joining(program, pc, GP_INSTR_POST, exchange);
+        GP_RETURN_IF_FAILED(GP_GROW(&posts->sums, &posts->sum_capacity, posts->sum_count + 1, err));
+        posts->sums[posts->sum_count++] = (gp_early_sum){(uint32_t)collect, (uint32_t)pc, (uint32_t)post};
+    }
+    return GP_OK;
+}
+
 static gp_status fill(const gp_plan *plan, const gp_mini_plan *mini, gp_worker_posts *out, gp_error *err) {
     for (int w = 0; w < plan->workers; w++) {
         const gp_program *program = &mini->programs->worker[w];
         for (size_t pc = 0; pc < program->count; pc++)
             if (is_bucket(plan, &program->instrs[pc])) GP_RETURN_IF_FAILED(add_post(plan, mini, w, pc, &out[w], err));
-        if (out[w].count > 0) qsort(out[w].items, out[w].count, sizeof *out[w].items, by_place);
+        if (out[w].count == 0) continue;
+        qsort(out[w].items, out[w].count, sizeof *out[w].items, by_place);
+        GP_RETURN_IF_FAILED(add_sums(plan, program, &out[w], err));
     }
     return GP_OK;
 }
@@ -87,7 +139,10 @@ gp_status gp_early_posts_create(const gp_plan *plan, const gp_mini_plan *mini, g
 }
 
 void gp_early_posts_destroy(gp_worker_posts **posts, int workers) {
-    for (int w = 0; *posts && w < workers; w++) free((*posts)[w].items);
+    for (int w = 0; *posts && w < workers; w++) {
+        free((*posts)[w].items);
+        free((*posts)[w].sums);
+    }
     free(*posts);
     *posts = NULL;
 }
@@ -101,5 +156,12 @@ const gp_early_post *gp_early_posts_find(const gp_worker_posts *posts, size_t pc
 bool gp_early_posts_have(const gp_worker_posts *posts, size_t post) {
     for (size_t i = 0; i < posts->count; i++)
         if (posts->items[i].post == post) return true;
+    return false;
+}
+
+bool gp_early_sums_have(const gp_worker_posts *posts, size_t done, size_t pc) {
+    for (size_t i = 0; i < done; i++)
+        if (posts->sums[i].collect == pc || posts->sums[i].reduce == pc || (posts->sums[i].post == pc && pc > 0))
+            return true;
     return false;
 }

@@ -1,10 +1,15 @@
-/* Buckets of gradients that are posted before their backward pass is over.
+/* Buckets of gradients that are posted, and added up, before their backward pass is over.
  *
  * A stage's gradients are posted in buckets (schedule/stages.h). The last backward of a mini-batch completes them one
  * after another, from the last parameter to the first. As soon as one is complete, its worker posts it, and goes on
  * with the backward. The instruction `post`, which follows the backward, then finds that it is done. So programs, waits
  * and slots are the same as without. On devices with queues nothing is posted early: what queues know of one another
  * follows from the places of posts in programs (plan/queues.h).
+ *
+ * Between processes, parts of others arrive by themselves. After each op of a backward that no other stage waits for,
+ * the worker looks whether those of the next bucket are there, adds them up, and posts the sums. Which buckets it finds
+ * depends on time, but an op of a sum reads and writes nothing but that bucket, so that no result does. The last pass
+ * of the worker must come before the instructions that are carried out early: then none of them can be past already.
  *
  * Derived from programs and routines, pure; owned by the plan, read-only, any thread. */
 #ifndef GP_PLAN_EARLY_POSTS_H
@@ -27,5 +32,9 @@ void gp_early_posts_destroy(gp_worker_posts **posts, int workers);
 const gp_early_post *gp_early_posts_find(const gp_worker_posts *posts, size_t pc);
 /* Whether a post is carried out early. */
 bool gp_early_posts_have(const gp_worker_posts *posts, size_t post);
+/* Whether an instruction belongs to one of the first `done` sums. */
+bool gp_early_sums_have(const gp_worker_posts *posts, size_t done, size_t pc);
+/* Whether sums may be found within a pass: a backward from which no other stage waits for gradients. */
+bool gp_early_sums_fit(const gp_stages *stages, const gp_instr *pass);
 
 #endif

@@ -37,10 +37,18 @@ typedef struct gp_early_post {
     double share; /* of the time of the backward that is over then, about */
 } gp_early_post;
 
-/* Of a worker, by pc and then by ops. */
+/* A bucket of gradients that is added up within a backward, if all parts of it arrive by then (plan/early_posts.h): the
+ * instructions that collect the parts, add them up, and post the sums. */
+typedef struct gp_early_sum {
+    uint32_t collect, reduce, post; /* post 0: there is none */
+} gp_early_sum;
+
+/* Of a worker: posts by pc and then by ops, sums in the order of the program. */
 typedef struct gp_worker_posts {
     gp_early_post *items;
     size_t count, capacity;
+    gp_early_sum *sums;
+    size_t sum_count, sum_capacity;
 } gp_worker_posts;
 
 typedef struct gp_play_request {
@@ -53,7 +61,7 @@ typedef struct gp_play_request {
     gp_duration duration, latency;   /* NULL: 0. A copy takes both, and holds its channel and queue for the first. Asked
                                         about the receive; where copies are POSTED, about the send */
     const void *context;
-    const gp_worker_posts *early; /* [worker] posts within backwards; NULL: each at its place in the program */
+    const gp_worker_posts *early; /* [worker] posts and sums within backwards; NULL: each at its place in the program */
     bool channels; /* from each worker to each other one copy at a time, as they ask; else any number at once */
     /* Between processes, if a link between them is given, copies and parts of collectives are messages: they begin when
      * they are sent or posted, as if the receiver had room, take the link's time, and need no thread. On a shared link
