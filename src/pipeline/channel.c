@@ -292,13 +292,6 @@ gp_status gp_channel_post(gp_worker *worker, const gp_mini_plan *mini, const gp_
                              err);
 }
 
-gp_status gp_channel_post_ahead(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *post, gp_error *err) {
-    gp_instr collect = *post;
-    collect.op = GP_INSTR_COLLECT;
-    gp_far_collect_ahead(worker, mini, &collect);
-    return gp_channel_post(worker, mini, post, err);
-}
-
 static bool has_posted(const gp_worker *worker, uint32_t collective, int stage) {
     return gp_signal_reached(&joining_of(worker->run, collective, stage)->joined, joined_value(worker, false));
 }

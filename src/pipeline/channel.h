@@ -30,10 +30,6 @@ GP_MUST_USE gp_status gp_channel_receive(gp_worker *worker, const gp_mini_plan *
 /* The stage's part can be read: the signal, and the event in the computing queue. */
 GP_MUST_USE gp_status gp_channel_post(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr,
                                       gp_error *err);
-/* The same within the backward that has made it; what other processes post of the same bucket may arrive from now on.
- */
-GP_MUST_USE gp_status gp_channel_post_ahead(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *post,
-                                            gp_error *err);
 /* Whether all contributors have posted, and what other processes send has arrived: a collect would wait for nothing. */
 bool gp_channel_is_there(const gp_worker *worker, const gp_mini_plan *mini, const gp_instr *collect);
 /* After the waits for all contributors. */

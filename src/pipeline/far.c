@@ -313,18 +313,6 @@ static void begin_receive(gp_worker *worker, const gp_mini_plan *mini, const gp_
                     edge_tag(run, instr->edge, instr->micro), worker->arena + move.offset, move.bytes);
 }
 
-void gp_far_receive_ahead(gp_worker *worker, const gp_mini_plan *mini, int64_t pc) {
-    gp_run *run = worker->run;
-    if (!run->far) return;
-    gp_far_sums_ahead(worker, mini);
-    const early *its = &run->far->earlies[(int)(mini - run->plan->minis) * run->plan->workers + worker->index];
-    const gp_program *program = &mini->programs->worker[worker->index];
-    size_t next = (size_t)(pc + 1);
-    if (next >= program->count) return;
-    for (uint32_t i = its->first[next]; i < its->first[next + 1]; i++)
-        if (its->items[i] != next) begin_receive(worker, mini, &program->instrs[its->items[i]]);
-}
-
 gp_status gp_far_receive(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
     gp_parcel *parcel = &worker->run->far->parcels[instr->edge][instr->micro];
     if (parcel->value != worker->command) begin_receive(worker, mini, instr);
@@ -333,22 +321,15 @@ gp_status gp_far_receive(gp_worker *worker, const gp_mini_plan *mini, const gp_i
 
 /* ---- collectives ------------------------------------------------------------------------------------------------- */
 
-/* Until a stage's own part of a collective has gone; `to`: to that stage; −1: to all. */
-static gp_status wait_part(gp_worker *worker, uint32_t collective, int from, int to, gp_error *err) {
+/* Until a stage's own part of a collective has gone to all. */
+static gp_status wait_part(gp_worker *worker, uint32_t collective, int from, gp_error *err) {
     gp_far *far = worker->run->far;
     for (size_t i = 0; i < far->pair_counts[collective]; i++) {
         pair *its = &far->pairs[collective][i];
-        if (its->from == from && (to < 0 || its->to == to) && its->parcel.value == worker->command)
+        if (its->from == from && its->parcel.value == worker->command)
             GP_RETURN_IF_FAILED(gp_parcel_wait(&its->parcel, &worker->run->cancel, err));
     }
     return GP_OK;
-}
-
-/* The sums of a bucket arrive where the own part for that replica was scattered from. */
-static gp_status wait_for_place(gp_worker *worker, const gp_instr *instr, int from, gp_error *err) {
-    const gp_stages *stages = worker->run->plan->stages;
-    if (!gp_collective_has_sums(&stages->collectives[instr->collective])) return GP_OK;
-    return wait_part(worker, (uint32_t)gp_stages_scatter(stages, instr->collective), instr->stage, from, err);
 }
 
 static gp_instr collect_of(const pair *its, uint32_t collective) {
@@ -357,6 +338,39 @@ static gp_instr collect_of(const pair *its, uint32_t collective) {
 
 static const far_part *part_of(const gp_run *run, const gp_mini_plan *mini, const pair *its) {
     return &its->parts[mini - run->plan->minis];
+}
+
+/* NULL: no message goes that way. */
+static pair *find_pair(const gp_far *far, size_t collective, int from, int to) {
+    for (size_t i = 0; i < far->pair_counts[collective]; i++) {
+        pair *its = &far->pairs[collective][i];
+        if (its->from == from && its->to == to) return its;
+    }
+    return NULL;
+}
+
+static void fill_receive(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *collect, pair *its) {
+    const far_part *part = part_of(worker->run, mini, its);
+    char *address = its->packed;
+    gp_move move;
+    if (part->count == 1) {
+        gp_instr_move(worker->run->plan, mini, collect, part->first, &move);
+        address = worker->arena + move.offset;
+    }
+    gp_parcel_fill(&its->parcel, worker->command, process_of(worker->run, its->from), its->tag, address, part->bytes,
+                   true);
+}
+
+/* The sums of a bucket arrive where the own part for that replica was scattered from: their receive begins when that
+ * message has gone. NULL: what is sent is no scatter, or no sums come. */
+static gp_parcel *receive_of_sums(gp_worker *worker, const gp_mini_plan *mini, uint32_t scatter, const pair *sent) {
+    const gp_stages *stages = worker->run->plan->stages;
+    size_t exchange = gp_stages_exchange(stages, scatter);
+    if (stages->collectives[scatter].kind != GP_COLLECTIVE_SCATTER || exchange == scatter) return NULL;
+    pair *its = find_pair(worker->run->far, exchange, sent->to, sent->from);
+    const gp_instr collect = collect_of(its, (uint32_t)exchange);
+    fill_receive(worker, mini, &collect, its);
+    return &its->parcel;
 }
 
 /* The one range, or all of them packed. */
@@ -373,8 +387,13 @@ static void send_part(gp_worker *worker, const gp_mini_plan *mini, uint32_t coll
         if (part->count > 1) memcpy(its->packed + packed, address, move.bytes);
         packed += move.bytes;
     }
-    gp_wire_send(worker->run->wire, &its->parcel, worker->command, process_of(worker->run, its->to), its->tag,
-                 part->count > 1 ? its->packed : address, part->bytes);
+    if (part->count > 1) address = its->packed;
+    int to = process_of(worker->run, its->to);
+    if (plan->stages->collectives[collective].part == GP_PART_GRADIENTS)
+        gp_wire_send_bulk(worker->run->wire, &its->parcel, worker->command, to, its->tag, address, part->bytes,
+                          receive_of_sums(worker, mini, collective, its));
+    else
+        gp_wire_send(worker->run->wire, &its->parcel, worker->command, to, its->tag, address, part->bytes);
 }
 
 void gp_far_post(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr) {
@@ -383,18 +402,6 @@ void gp_far_post(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *in
         if (far->pairs[instr->collective][i].from == instr->stage &&
             part_of(worker->run, mini, &far->pairs[instr->collective][i])->bytes > 0)
             send_part(worker, mini, instr->collective, &far->pairs[instr->collective][i]);
-}
-
-static void begin_part(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, pair *its) {
-    const far_part *part = part_of(worker->run, mini, its);
-    char *address = its->packed;
-    gp_move move;
-    if (part->count == 1) {
-        gp_instr_move(worker->run->plan, mini, instr, part->first, &move);
-        address = worker->arena + move.offset;
-    }
-    gp_wire_receive(worker->run->wire, &its->parcel, worker->command, process_of(worker->run, its->from), its->tag,
-                    address, part->bytes);
 }
 
 static void unpack(const gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, const pair *its) {
@@ -408,13 +415,38 @@ static void unpack(const gp_worker *worker, const gp_mini_plan *mini, const gp_i
     }
 }
 
-void gp_far_collect_ahead(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *collect) {
-    gp_far *far = worker->run->far;
-    for (size_t i = 0; far && i < far->pair_counts[collect->collective]; i++) {
-        pair *its = &far->pairs[collect->collective][i];
-        bool begun = its->parcel.value == worker->command;
-        if (its->to == collect->stage && !begun && part_of(worker->run, mini, its)->bytes > 0)
-            begin_part(worker, mini, collect, its);
+static void begin_receive_of(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *collect, pair *its) {
+    if (its->to != collect->stage || its->parcel.value == worker->command) return;
+    if (part_of(worker->run, mini, its)->bytes == 0) return;
+    fill_receive(worker, mini, collect, its);
+    gp_wire_post(worker->run->wire, &its->parcel);
+}
+
+/* Sums for a replica that scatters nothing, since it has no samples: their places are free. */
+static void begin_idle_sums(gp_worker *worker, const gp_mini_plan *mini, size_t scatter, int stage) {
+    const gp_far *far = worker->run->far;
+    size_t exchange = gp_stages_exchange(worker->run->plan->stages, scatter);
+    for (size_t i = 0; exchange != scatter && i < far->pair_counts[exchange]; i++) {
+        pair *its = &far->pairs[exchange][i];
+        const gp_instr collect = collect_of(its, (uint32_t)exchange);
+        if (its->to != stage) continue;
+        if (part_of(worker->run, mini, find_pair(far, scatter, its->to, its->from))->bytes == 0)
+            begin_receive_of(worker, mini, &collect, its);
+    }
+}
+
+/* What others scatter has places of its own, which are free from the step's beginning on. */
+static void begin_buckets(gp_worker *worker, const gp_mini_plan *mini) {
+    const gp_plan *plan = worker->run->plan;
+    for (int s = 0; s < plan->stages->count && mini->training; s++) {
+        const gp_stage *stage = &plan->stages->stage[s];
+        if (plan->stage[s].worker != worker->index) continue;
+        for (size_t c = stage->scatter; c < stage->scatter + (size_t)stage->buckets; c++) {
+            const gp_instr collect = {.op = GP_INSTR_COLLECT, .stage = (uint16_t)s, .collective = (uint32_t)c};
+            for (size_t i = 0; i < worker->run->far->pair_counts[c]; i++)
+                begin_receive_of(worker, mini, &collect, &worker->run->far->pairs[c][i]);
+            begin_idle_sums(worker, mini, c, s);
+        }
     }
 }
 
@@ -432,53 +464,10 @@ bool gp_far_is_there(const gp_worker *worker, const gp_mini_plan *mini, const gp
     return true;
 }
 
-/* Whether the stage's own part of a collective has gone to another one. */
-static bool has_gone(const gp_worker *worker, uint32_t collective, int from, int to) {
-    const gp_far *far = worker->run->far;
-    for (size_t i = 0; i < far->pair_counts[collective]; i++) {
-        const pair *its = &far->pairs[collective][i];
-        if (its->from == from && its->to == to && has_ended(&its->parcel, worker->command)) return true;
-    }
-    return false;
-}
-
-/* False: some place is not free yet. What a replica sends as sums was scattered to it before, by a stage that has
- * samples: both are its part of the bucket. */
-static bool await_sums(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *collect) {
-    gp_far *far = worker->run->far;
-    uint32_t scatter = (uint32_t)gp_stages_scatter(worker->run->plan->stages, collect->collective);
-    bool all = true;
-    for (size_t i = 0; i < far->pair_counts[collect->collective]; i++) {
-        pair *its = &far->pairs[collect->collective][i];
-        if (its->to != collect->stage || its->parcel.value == worker->command) continue;
-        if (part_of(worker->run, mini, its)->bytes == 0) continue;
-        if (has_gone(worker, scatter, collect->stage, its->from))
-            begin_part(worker, mini, collect, its);
-        else
-            all = false;
-    }
-    return all;
-}
-
-void gp_far_sums_ahead(gp_worker *worker, const gp_mini_plan *mini) {
-    const gp_worker_posts *posts = mini->early ? &mini->early[worker->index] : NULL;
-    const gp_instr *instrs = mini->programs->worker[worker->index].instrs;
-    for (; worker->run->far && posts && worker->awaited < posts->sum_count; worker->awaited++) {
-        const gp_early_sum *its = &posts->sums[worker->awaited];
-        gp_instr collect = instrs[its->post];
-        collect.op = GP_INSTR_COLLECT;
-        if (its->post == 0) continue;
-        if (!await_sums(worker, mini, &collect)) return;
-    }
-}
-
 gp_status gp_far_collect(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
     gp_far *far = worker->run->far;
     size_t count = far ? far->pair_counts[instr->collective] : 0;
-    for (size_t i = 0; i < count; i++)
-        if (far->pairs[instr->collective][i].to == instr->stage)
-            GP_RETURN_IF_FAILED(wait_for_place(worker, instr, far->pairs[instr->collective][i].from, err));
-    gp_far_collect_ahead(worker, mini, instr);
+    for (size_t i = 0; i < count; i++) begin_receive_of(worker, mini, instr, &far->pairs[instr->collective][i]);
     for (size_t i = 0; i < count; i++) {
         pair *its = &far->pairs[instr->collective][i];
         if (its->to != instr->stage || part_of(worker->run, mini, its)->bytes == 0) continue;
@@ -486,6 +475,21 @@ gp_status gp_far_collect(gp_worker *worker, const gp_mini_plan *mini, const gp_i
         unpack(worker, mini, instr, its);
     }
     return GP_OK;
+}
+
+/* ---- ahead ----------------------------------------------------------------------------------------------------------
+ */
+
+void gp_far_receive_ahead(gp_worker *worker, const gp_mini_plan *mini, int64_t pc) {
+    gp_run *run = worker->run;
+    if (!run->far) return;
+    if (pc < 0) begin_buckets(worker, mini);
+    const early *its = &run->far->earlies[(int)(mini - run->plan->minis) * run->plan->workers + worker->index];
+    const gp_program *program = &mini->programs->worker[worker->index];
+    size_t next = (size_t)(pc + 1);
+    if (next >= program->count) return;
+    for (uint32_t i = its->first[next]; i < its->first[next + 1]; i++)
+        if (its->items[i] != next) begin_receive(worker, mini, &program->instrs[its->items[i]]);
 }
 
 /* ---- exchanges within a pass ------------------------------------------------------------------------------------- */
@@ -546,8 +550,7 @@ gp_status gp_far_finish(gp_worker *worker, const gp_mini_plan *mini, gp_error *e
         const gp_instr *instr = &program->instrs[pc];
         if (instr->op == GP_INSTR_SEND && gp_far_has_edge(run, instr->edge))
             GP_RETURN_IF_FAILED(gp_parcel_wait(&run->far->parcels[instr->edge][instr->micro], &run->cancel, err));
-        if (instr->op == GP_INSTR_POST)
-            GP_RETURN_IF_FAILED(wait_part(worker, instr->collective, instr->stage, -1, err));
+        if (instr->op == GP_INSTR_POST) GP_RETURN_IF_FAILED(wait_part(worker, instr->collective, instr->stage, err));
     }
     return GP_OK;
 }

@@ -25,15 +25,11 @@ uint32_t gp_far_tags(const gp_plan *plan);
 bool gp_far_has_edge(const gp_run *run, uint32_t edge);
 /* Begins the receives that are possible before (pc −1) or after an instruction. */
 void gp_far_receive_ahead(gp_worker *worker, const gp_mini_plan *mini, int64_t pc);
-/* Begins to receive the sums of buckets whose places are free by now. Does not block. */
-void gp_far_sums_ahead(gp_worker *worker, const gp_mini_plan *mini);
 void gp_far_send(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr);
 /* Waits until what an edge carries has arrived. */
 GP_MUST_USE gp_status gp_far_receive(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err);
 /* Sends the stage's part to all collectors in other processes. */
 void gp_far_post(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr);
-/* Begins to receive the parts of all contributors in other processes, whose places are free. */
-void gp_far_collect_ahead(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *collect);
 /* Whether they have arrived. */
 bool gp_far_is_there(const gp_worker *worker, const gp_mini_plan *mini, const gp_instr *collect);
 /* Waits for the parts of all contributors in other processes. */

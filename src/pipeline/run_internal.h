@@ -110,7 +110,6 @@ typedef struct gp_worker {
     uint64_t command; /* number of its last command; the trainer writes it before it raises `posted` */
     size_t barriers;  /* of its program that it has passed */
     size_t sums;      /* of the step's early ones (plan/early_posts.h) that it has found within a backward */
-    size_t awaited;   /* likewise: whose sums it receives from all other processes */
     gp_pulse pulse;   /* of instructions but barriers, which are waits */
     uint32_t note;    /* the last of its program that it has enqueued (pipeline/places.h) */
     bool named;       /* a profiler may want the names of instructions */

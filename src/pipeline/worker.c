@@ -187,7 +187,7 @@ static gp_status run_program(gp_worker *worker, gp_error *err) {
     const gp_command *command = &worker->run->command;
     const gp_mini_plan *mini = &worker->run->plan->minis[command->mini];
     const gp_program *program = &mini->programs->worker[worker->index];
-    worker->barriers = worker->sums = worker->awaited = 0;
+    worker->barriers = worker->sums = 0;
     if (gp_far_lines_connect(worker, err) != GP_OK || begin(worker, program, err) != GP_OK)
         return gp_error_context(err, "worker %d: ", worker->index);
     gp_far_receive_ahead(worker, mini, -1);

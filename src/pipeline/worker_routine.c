@@ -2,7 +2,6 @@
 #include <stdio.h>
 
 #include "pipeline/channel.h"
-#include "pipeline/far.h"
 #include "pipeline/notes.h"
 #include "pipeline/places.h"
 #include "pipeline/run_internal.h"
@@ -146,7 +145,7 @@ static gp_status post_buckets(poster *its, const run_site *site, size_t ops, gp_
     if (its->next == its->end) return GP_OK;
     const gp_instr *instrs = its->mini->programs->worker[site->worker->index].instrs;
     for (; its->next < its->end && &instrs[its->next->pc] == site->instr && its->next->ops <= ops; its->next++)
-        GP_RETURN_IF_FAILED(gp_channel_post_ahead(site->worker, its->mini, &instrs[its->next->post], err));
+        GP_RETURN_IF_FAILED(gp_channel_post(site->worker, its->mini, &instrs[its->next->post], err));
     return GP_OK;
 }
 
@@ -169,7 +168,6 @@ static gp_status find_sums(const run_site *site, const gp_mini_plan *mini, gp_er
     gp_worker *worker = site->worker;
     const gp_worker_posts *posts = &mini->early[worker->index];
     const gp_instr *instrs = mini->programs->worker[worker->index].instrs;
-    gp_far_sums_ahead(worker, mini);
     for (; worker->sums < posts->sum_count; worker->sums++) {
         const gp_early_sum *its = &posts->sums[worker->sums];
         if (!gp_channel_is_there(worker, mini, &instrs[its->collect])) return GP_OK;

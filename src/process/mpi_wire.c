@@ -16,7 +16,14 @@ enum {
     QUICK = 64,      /* rounds without result before the carrier sleeps between them */
     NAP = 20000,     /* nanoseconds that it sleeps, at first; twice as long each time, up to: */
     LONG_NAP = 80000,
+    BULK = 4 << 20, /* bytes of bulk messages under way to one process, above which no further one begins */
 };
+
+/* Bulk messages to one process. MPI may tell the receiver of one only when all that were begun have arrived. */
+typedef struct bulk_queue {
+    gp_parcel *first, *last; /* that have not begun */
+    size_t bytes;            /* of those that have */
+} bulk_queue;
 
 typedef struct mpi_wire {
     gp_wire wire;
@@ -38,6 +45,7 @@ typedef struct mpi_wire {
     int *indices;          /* [request] those that are over */
     MPI_Status *statuses;
     size_t count, capacity;
+    bulk_queue *bulk; /* [process] */
 } mpi_wire;
 
 static mpi_wire *of(gp_wire *wire) {
@@ -88,6 +96,42 @@ static gp_status begin_parcel(mpi_wire *its, gp_parcel *parcel, gp_error *err) {
     return GP_OK;
 }
 
+static void append(gp_parcel **first, gp_parcel **last, gp_parcel *parcel) {
+    parcel->next = NULL;
+    if (*last)
+        (*last)->next = parcel;
+    else
+        *first = parcel;
+    *last = parcel;
+}
+
+/* Begins what may begin now. */
+static gp_status begin_bulk(mpi_wire *its, bulk_queue *queue, gp_error *err) {
+    while (queue->first && queue->bytes < BULK) {
+        gp_parcel *parcel = queue->first;
+        queue->first = parcel->next;
+        if (!queue->first) queue->last = NULL;
+        queue->bytes += parcel->bytes;
+        GP_RETURN_IF_FAILED(begin_parcel(its, parcel, err));
+    }
+    return GP_OK;
+}
+
+static gp_status begin(mpi_wire *its, gp_parcel *parcel, gp_error *err) {
+    if (!parcel->bulk) return begin_parcel(its, parcel, err);
+    bulk_queue *queue = &its->bulk[parcel->rank];
+    append(&queue->first, &queue->last, parcel);
+    return begin_bulk(its, queue, err);
+}
+
+static gp_status end_parcel(mpi_wire *its, gp_parcel *parcel, gp_error *err) {
+    bulk_queue *queue = parcel->bulk ? &its->bulk[parcel->rank] : NULL;
+    if (queue) queue->bytes -= parcel->bytes;
+    gp_parcel *then = gp_parcel_end(parcel);
+    if (then) GP_RETURN_IF_FAILED(begin(its, then, err));
+    return queue ? begin_bulk(its, queue, err) : GP_OK;
+}
+
 static gp_status check_size(const gp_parcel *parcel, MPI_Status *status, int *count, gp_error *err) {
     MPI_Get_count(status, MPI_BYTE, count);
     size_t left = parcel->bytes - parcel->moved;
@@ -107,8 +151,7 @@ static gp_status end_request(mpi_wire *its, int index, MPI_Status *status, gp_er
     }
     parcel->moved += (size_t)count;
     its->owners[index] = NULL;
-    if (parcel->moved == parcel->bytes) gp_parcel_end(parcel);
-    return GP_OK;
+    return parcel->moved == parcel->bytes ? end_parcel(its, parcel, err) : GP_OK;
 }
 
 /* The order of what is left does not matter. */
@@ -164,7 +207,7 @@ static gp_status carry(mpi_wire *its, gp_error *err) {
         while (posted) {
             gp_parcel *parcel = posted;
             posted = parcel->next;
-            GP_RETURN_IF_FAILED(begin_parcel(its, parcel, err));
+            GP_RETURN_IF_FAILED(begin(its, parcel, err));
         }
         bool ended = false;
         if (its->count > 0) GP_RETURN_IF_FAILED(test_requests(its, &ended, err));
@@ -199,13 +242,8 @@ static void *work(void *argument) {
 
 static void post(gp_wire *wire, gp_parcel *parcel) {
     mpi_wire *its = of(wire);
-    parcel->next = NULL;
     pthread_mutex_lock(&its->lock);
-    if (its->last)
-        its->last->next = parcel;
-    else
-        its->first = parcel;
-    its->last = parcel;
+    append(&its->first, &its->last, parcel);
     pthread_cond_signal(&its->change);
     pthread_mutex_unlock(&its->lock);
 }
@@ -251,11 +289,15 @@ gp_status gp_mpi_open(gp_wire_failed failed, void *context, gp_wire **out, gp_er
         return gp_fail(err, GP_UNSUPPORTED, "MPI could not be started%s",
                        code == MPI_SUCCESS ? ": it does not support threads (MPI_THREAD_SERIALIZED)" : "");
     }
+    MPI_Comm_size(MPI_COMM_WORLD, &its->wire.processes);
+    if (GP_NEW(&its->bulk, its->wire.processes, err) != GP_OK) {
+        free(its);
+        return GP_MEMORY;
+    }
     MPI_Comm_dup(MPI_COMM_WORLD, &its->comm);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(its->comm, MPI_ERRORS_RETURN);
     MPI_Comm_rank(its->comm, &its->wire.rank);
-    MPI_Comm_size(its->comm, &its->wire.processes);
     MPI_Comm_get_attr(its->comm, MPI_TAG_UB, (void *)&most, &found);
     its->wire.tags = found && most ? (uint32_t)*most : 32767;
     its->wire.kind = &kind;
@@ -304,6 +346,7 @@ void gp_mpi_close(gp_wire **wire, bool finish) {
     free(its->owners);
     free(its->indices);
     free(its->statuses);
+    free(its->bulk);
     pthread_mutex_destroy(&its->lock);
     pthread_cond_destroy(&its->change);
     free(its);

@@ -5,6 +5,9 @@
  * trusted. A parcel is the sender's or the receiver's side of a message. Its owner keeps it, and the memory that it
  * points to, until `done` has reached `value`.
  *
+ * Bulk messages from one process to another may go one after another, in the order in which they are sent. So the first
+ * ones arrive first, and other messages pass them. Each must have its receive without any other bulk message.
+ *
  * Kinds of wires: MPI (process/mpi_wire.h), and one between the threads of a test. Functions are for any thread, if
  * nothing else is said. */
 #ifndef GP_PROCESS_WIRE_H
@@ -25,7 +28,8 @@ struct gp_parcel {
     size_t bytes;
     uint32_t tag;
     int rank; /* of the other process */
-    bool receives;
+    bool receives, bulk;
+    gp_parcel *then; /* a receive that begins when this message has gone; NULL: none */
     gp_parcel *next; /* the wire's */
     size_t moved;    /* likewise */
 };
@@ -52,38 +56,48 @@ static inline void gp_parcel_init(gp_parcel *parcel) {
     atomic_init(&parcel->over, 0);
     parcel->value = 0;
 }
-/* For kinds of wires: the message has gone, or has arrived. */
-static inline void gp_parcel_end(gp_parcel *parcel) {
+/* For kinds of wires: the message has gone, or has arrived. The kind begins the returned receive, if there is one. */
+static inline gp_parcel *gp_parcel_end(gp_parcel *parcel) {
     uint64_t value = parcel->value;
+    gp_parcel *then = parcel->then;
     gp_signal_raise(&parcel->done, value);
     atomic_store_explicit(&parcel->over, value, memory_order_release);
+    return then;
 }
 static inline void gp_wire_post(gp_wire *wire, gp_parcel *parcel) {
-    if (parcel->bytes > 0)
-        wire->kind->post(wire, parcel);
-    else
-        gp_parcel_end(parcel);
+    for (; parcel && parcel->bytes == 0; parcel = gp_parcel_end(parcel)) {}
+    if (parcel) wire->kind->post(wire, parcel);
+}
+static inline void gp_parcel_fill(gp_parcel *parcel, uint64_t value, int rank, uint32_t tag, const void *address,
+                                  size_t bytes, bool receives) {
+    parcel->value = value;
+    parcel->address = (void *)(uintptr_t)address;
+    parcel->bytes = bytes;
+    parcel->tag = tag;
+    parcel->rank = rank;
+    parcel->receives = receives;
+    parcel->bulk = false;
+    parcel->then = NULL;
 }
 /* Begins to send or receive; a message of no bytes is over at once. `value` is above that of the parcel's last use,
  * which must be over. Does not block. */
 static inline void gp_wire_send(gp_wire *wire, gp_parcel *parcel, uint64_t value, int to, uint32_t tag,
                                 const void *address, size_t bytes) {
-    parcel->value = value;
-    parcel->address = (void *)(uintptr_t)address;
-    parcel->bytes = bytes;
-    parcel->tag = tag;
-    parcel->rank = to;
-    parcel->receives = false;
+    gp_parcel_fill(parcel, value, to, tag, address, bytes, false);
+    gp_wire_post(wire, parcel);
+}
+/* The same for a bulk message. `then`: a receive that was filled, and begins when this message has gone: it may write
+ * over its memory. NULL: none. */
+static inline void gp_wire_send_bulk(gp_wire *wire, gp_parcel *parcel, uint64_t value, int to, uint32_t tag,
+                                     const void *address, size_t bytes, gp_parcel *then) {
+    gp_parcel_fill(parcel, value, to, tag, address, bytes, false);
+    parcel->bulk = true;
+    parcel->then = then;
     gp_wire_post(wire, parcel);
 }
 static inline void gp_wire_receive(gp_wire *wire, gp_parcel *parcel, uint64_t value, int from, uint32_t tag,
                                    void *address, size_t bytes) {
-    parcel->value = value;
-    parcel->address = address;
-    parcel->bytes = bytes;
-    parcel->tag = tag;
-    parcel->rank = from;
-    parcel->receives = true;
+    gp_parcel_fill(parcel, value, from, tag, address, bytes, true);
     gp_wire_post(wire, parcel);
 }
 /* Blocks until the message has gone, or has arrived; or until the run was cancelled. */

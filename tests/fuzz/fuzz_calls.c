@@ -43,7 +43,8 @@ static void fill(byte_wire *its, const gp_parcel *parcel) {
 
 static void post(gp_wire *wire, gp_parcel *parcel) {
     if (parcel->receives) fill((byte_wire *)wire, parcel);
-    gp_parcel_end(parcel);
+    gp_parcel *then = gp_parcel_end(parcel);
+    if (then) gp_wire_post(wire, then);
 }
 
 static void halt(gp_wire *wire) {

@@ -50,6 +50,14 @@ static void *must(void *memory) {
 
 /* ---- posting ----------------------------------------------------------------------------------------------------- */
 
+static void add(loop_hub *its, int rank, gp_parcel *parcel);
+
+/* What it returns begins. */
+static void end_parcel(loop_hub *its, int rank, gp_parcel *parcel) {
+    gp_parcel *then = gp_parcel_end(parcel);
+    if (then) add(its, rank, then);
+}
+
 static void append(loop_hub *its, side *one) {
     side **at = &its->first;
     while (*at) at = &(*at)->next;
@@ -62,27 +70,33 @@ static void check_parcel(const loop_hub *its, const gp_parcel *parcel) {
         if (at->parcel == parcel) abort();
 }
 
-static void post(gp_wire *wire, gp_parcel *parcel) {
-    end *own = (end *)wire;
-    loop_hub *its = own->hub;
+/* `lock` is held. */
+static void add(loop_hub *its, int rank, gp_parcel *parcel) {
+    const end *own = &its->ends[rank];
     side *one = must(calloc(1, sizeof *one));
     *one = (side){.parcel = parcel, .bytes = parcel->bytes, .tag = parcel->tag, .receives = parcel->receives};
-    one->from = parcel->receives ? parcel->rank : wire->rank;
-    one->to = parcel->receives ? wire->rank : parcel->rank;
+    one->from = parcel->receives ? parcel->rank : rank;
+    one->to = parcel->receives ? rank : parcel->rank;
     if (!parcel->receives) one->hash = gp_hash_bytes(0, parcel->address, parcel->bytes);
-    pthread_mutex_lock(&its->lock);
     check_parcel(its, parcel);
     if (own->halted) {
         free(one);
-    } else {
-        if (!parcel->receives && draw(its) % 3 == 0) {
-            one->copy = memcpy(must(malloc(parcel->bytes)), parcel->address, parcel->bytes);
-            one->parcel = NULL;
-            gp_parcel_end(parcel);
-        }
-        append(its, one);
-        pthread_cond_signal(&its->change);
+        return;
     }
+    bool copied = !parcel->receives && draw(its) % 3 == 0;
+    if (copied) {
+        one->copy = memcpy(must(malloc(parcel->bytes)), parcel->address, parcel->bytes);
+        one->parcel = NULL;
+    }
+    append(its, one);
+    if (copied) end_parcel(its, rank, parcel);
+    pthread_cond_signal(&its->change);
+}
+
+static void post(gp_wire *wire, gp_parcel *parcel) {
+    loop_hub *its = ((end *)wire)->hub;
+    pthread_mutex_lock(&its->lock);
+    add(its, wire->rank, parcel);
     pthread_mutex_unlock(&its->lock);
 }
 
@@ -142,8 +156,9 @@ static gp_status release(loop_hub *its, side *sent, gp_error *err) {
     while (*at != sent) at = &(*at)->next;
     int from = sent->from, to = sent->to;
     bool same = !sent->parcel || gp_hash_bytes(0, sent->parcel->address, sent->bytes) == sent->hash;
-    if (sent->parcel) gp_parcel_end(sent->parcel);
+    gp_parcel *parcel = sent->parcel;
     drop(at);
+    if (parcel) end_parcel(its, from, parcel);
     return same ? GP_OK
                 : gp_fail(err, GP_INTERNAL, "process %d wrote to what it was still sending to process %d", from, to);
 }
@@ -157,9 +172,9 @@ static gp_status deliver(loop_hub *its, side *sent, gp_error *err) {
         return gp_fail(err, GP_IO, "process %d sent a message of another size than planned: %zu bytes, not %zu",
                        sent->from, sent->bytes, receiver->bytes);
     memcpy(receiver->address, sent->copy ? sent->copy : sent->parcel->address, sent->bytes);
-    gp_parcel_end(receiver);
-    its->delivered++;
     drop(to);
+    end_parcel(its, sent->to, receiver);
+    its->delivered++;
     sent->arrived = sent->parcel && draw(its) % 2 == 0;
     return sent->arrived ? GP_OK : release(its, sent, err);
 }
