@@ -31,7 +31,8 @@ LAUNCHER = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"
 
 INPUTS = {"linear": ("[256]", "layers: [{linear: 2048}, relu, {linear: 2048}, relu, {linear: 2048}, relu, {linear: 2048}, relu, {linear: 10}]"),
           "resnet50": ("[3, 32, 32]", "resnet: {depth: 50, classes: 10}")}
-CASES = {"linear 512": ("linear", 512), "linear 4096": ("linear", 4096), "linear 1024": ("linear", 1024), "linear 2048": ("linear", 2048), "resnet50 64": ("resnet50", 64), "resnet50 128": ("resnet50", 128)}
+CASES = {"linear 1024": ("linear", 1024), "linear 4096": ("linear", 4096), "resnet50 128": ("resnet50", 128), "resnet50 512": ("resnet50", 512),
+         "resnet50 1024": ("resnet50", 1024)}
 
 
 def configuration(case, steps, options):
@@ -98,7 +99,7 @@ def main():
     arguments = parser.parse_args()
     programs = [os.path.abspath(arguments.against), os.path.abspath(arguments.program)]
     options = ", shard_optimizer: true" if arguments.shard_optimizer else ""
-    print("%-12s %9s %10s %10s %7s   ratios of the rounds" % ("case", "rate", "other ms", "this ms", "ratio"))
+    print("%-14s %9s %10s %10s %7s   ratios of the rounds" % ("case", "rate", "other ms", "this ms", "ratio"))
     with tempfile.TemporaryDirectory() as folder:
         try:
             agent = join_hosts(folder)
@@ -112,7 +113,7 @@ def main():
                     assert len(losses) == 1, losses
                     times = [[pair[p][0] for pair in rounds] for p in range(2)]
                     ratios = [this / other for other, this in zip(*times)]
-                    print("%-12s %9s %10.1f %10.1f %7.2f   %s" % (case, rate, *map(statistics.median, times), statistics.median(ratios),
+                    print("%-14s %9s %10.1f %10.1f %7.2f   %s" % (case, rate, *map(statistics.median, times), statistics.median(ratios),
                                                                  " ".join("%.2f" % ratio for ratio in sorted(ratios))), flush=True)
         finally:
             part_hosts()

@@ -477,8 +477,7 @@ gp_status gp_far_collect(gp_worker *worker, const gp_mini_plan *mini, const gp_i
     return GP_OK;
 }
 
-/* ---- ahead ----------------------------------------------------------------------------------------------------------
- */
+/* ---- ahead ------------------------------------------------------------------------------------------------------- */
 
 void gp_far_receive_ahead(gp_worker *worker, const gp_mini_plan *mini, int64_t pc) {
     gp_run *run = worker->run;

@@ -1,10 +1,13 @@
 /* Edges and collectives between processes: what workers send to, and receive from, those of other processes.
  *
  * A send or a post begins a message straight from the worker's arena; its memory is free again when the message has
- * gone. So "pulled" by a stage of another process means here: gone. What an exchange brings from a replica lies where
- * the own part for that replica was scattered from: that message goes first. A receive is begun ahead, as soon as its
- * slot is free, so that a long message travels while the worker computes. A message of a collective whose part has
- * several ranges is packed. All sizes are the plan's, and the same in both processes.
+ * gone. So "pulled" by a stage of another process means here: gone. A receive is begun ahead, as soon as its slot is
+ * free, so that a long message travels while the worker computes. A message of a collective whose part has several
+ * ranges is packed. All sizes are the plan's, and the same in both processes.
+ *
+ * Buckets of gradients are bulk messages (process/wire.h). The parts that others scatter have places of their own, and
+ * their receives begin with the step. The sums of an exchange lie where the own part for that replica was scattered
+ * from, and their receive begins when that message has gone. So each has its receive whatever the worker waits for.
  *
  * Workers on the host only. The run owns it; it is opened and closed by the trainer's thread; the rest is for the
  * worker's own thread. */

@@ -124,13 +124,14 @@ static gp_status finish(gp_player *p, gp_agent *a, const gp_instr *instr, double
         gp_player_wake_those(p, a->worker, GP_ON_MARK, mark);
     }
     if (gp_instr_ends_backward(instr)) GP_RETURN_IF_FAILED(post_early(p, a, start, end, err));
+    double posted = gp_player_posted(p, a, instr, start, end);
     a->pc++;
     /* Of a send, and of copies that are POSTED, elsewhere. */
     gp_wait event;
     if (!gp_instr_event(instr, &event) || event.kind == GP_WAIT_SENT) return GP_OK;
     if (event.kind == GP_WAIT_POSTED && !isnan(p->when[gp_player_number(p, &event)])) return GP_OK; /* early */
-    if (gp_wait_is_joint(&event) || !is_posted(p, instr, a->worker)) gp_player_happened(p, event, end);
-    return event.kind == GP_WAIT_POSTED ? send_parts(p, event, end, err) : GP_OK;
+    if (gp_wait_is_joint(&event) || !is_posted(p, instr, a->worker)) gp_player_happened(p, event, posted);
+    return event.kind == GP_WAIT_POSTED ? send_parts(p, event, posted, err) : GP_OK;
 }
 
 static int host_of(const gp_player *p, int worker) {

@@ -29,7 +29,8 @@ typedef struct gp_agent {
     size_t barriers; /* that it has passed */
     double clock;    /* the last of its instructions is over; GP_ASKS: its instruction may begin */
     gp_sleep_kind sleeps;
-    bool joined; /* its group may compute the pass that comes */
+    double summed; /* the last bucket that it could add up early is, so far (play_sums.c) */
+    bool joined;   /* its group may compute the pass that comes */
     /* GP_ON_EVENT: its number; GP_ON_MARK: the mark; GP_ON_MESSAGES: the event of the collector; GP_IN_GROUP: which of
      * `groups` */
     size_t until;
@@ -78,6 +79,8 @@ void gp_player_happened(gp_player *p, gp_wait event, double time);
 bool gp_player_events_over(gp_player *p, gp_agent *a, const gp_worker_waits *waits, size_t at, double *time);
 /* The same for all that the agent's next instruction waits for. */
 bool gp_player_waits_over(gp_player *p, gp_agent *a, double *time);
+/* When what the agent's instruction, from `start` to `end`, posts was posted: sums of buckets may have been before. */
+double gp_player_posted(gp_player *p, gp_agent *a, const gp_instr *instr, double start, double end);
 /* A pass that replicas compute together begins when all can. False: the agent sleeps until then. */
 bool gp_player_join_group(gp_player *p, gp_agent *a, double *time);
 

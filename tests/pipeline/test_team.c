@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -15,7 +16,9 @@
 #include "pipeline/follow.h"
 #include "pipeline/harness.h"
 #include "pipeline/lookout.h"
+#include "pipeline/channel.h"
 #include "pipeline/networks.h"
+#include "pipeline/wrapper.h"
 #include "plan/loads.h"
 #include "process/loop_wire.h"
 
@@ -303,6 +306,106 @@ static void processes_change_no_bit(void **state) {
     }
 }
 
+/* ---- sums within a backward -------------------------------------------------------------------------------------- */
+
+/* Process 0, which has replica 0. */
+typedef struct summing {
+    const gp_run *run;
+    bool within, found; /* its last backward; an addition of parts */
+} summing;
+
+/* The instruction that collects the gradients of bucket 0. */
+static const gp_instr *first_collect(const gp_plan *plan, const gp_mini_plan *mini) {
+    const gp_early_sum *sums = mini->early[0].sums;
+    if (mini->early[0].sum_count != (size_t)plan->stages->stage[0].buckets) return NULL;
+    return &mini->programs->worker[0].instrs[sums[0].collect];
+}
+
+/* Within the last backward each op after the post of bucket 0 waits until the other replica's part of it is there. */
+static gp_status await_part(void *context, const wrapper_call *call, gp_error *err) {
+    summing *its = context;
+    if (!its->run || call->kind != WRAPPER_RUN) return GP_OK;
+    const gp_worker *worker = &its->run->workers[0];
+    if (call->arena != (unsigned char *)worker->arena || !its->within) return GP_OK;
+    const gp_plan *plan = its->run->plan;
+    const gp_mini_plan *mini = &plan->minis[0];
+    const gp_stage_plan *stage = &plan->stage[0];
+    const char *parts = worker->arena + stage->base + stage->parts;
+    its->found = its->found || (call->prepared->desc.kind == GP_OP_ADD && call->operands[GP_ADD_B] == parts);
+    const gp_instr *collect = first_collect(plan, mini);
+    if (!collect) return gp_fail(err, GP_INTERNAL, "not all buckets can be added up early");
+    const gp_joining *own = &its->run->joinings[(size_t)collect->collective * (size_t)plan->stages->count];
+    if (!gp_signal_reached(&own->joined, 2 * worker->command)) return GP_OK;
+    for (int tenth = 0; tenth < 600 && !gp_channel_is_there(worker, mini, collect); tenth++) usleep(100000);
+    return gp_channel_is_there(worker, mini, collect) ? GP_OK : gp_fail(err, GP_INTERNAL, "no part arrives");
+}
+
+static gp_status enter(void *context, const gp_site *site, gp_error *err) {
+    (void)err;
+    if (site->worker == 0) ((summing *)context)->within = site->instr->op == GP_INSTR_BACKWARD;
+    return GP_OK;
+}
+
+/* What has arrived is added up before the backward is over. */
+static void sums_are_found_within_a_backward(void **state) {
+    (void)state;
+    static team its;
+    static const int64_t layers[] = {17};
+    static const int replicas[] = {2}, process[] = {0, 1};
+    summing seen = {.run = NULL};
+    gp_error err = {0};
+    const gp_hooks hooks = {.before = enter, .context = &seen};
+    harness_options options = {.model = network_skips,
+                               .layers = layers,
+                               .stages = 1,
+                               .replicas = replicas,
+                               .bucket = 500,
+                               .micro_batches = 1,
+                               .batch = 24,
+                               .kind = wrapper_kind(&gp_cpu_kind, &(wrapper_hooks){&seen, await_part, NULL})};
+    begin(&its, &options, 2, process, 0, &hooks, 0);
+    must(harness_fill(&its.member[0].h, &err), &err);
+    seen.run = its.member[0].h.run;
+    uint64_t bits = harness_steps(&its.member[0].h, 2);
+    assert_true(seen.found);
+    end(&its);
+    options.kind = &gp_cpu_kind;
+    assert_true(harness_train(&options, NULL, 2) == bits);
+}
+
+/* Buckets that each worker may add up early: between processes only, and only if its last backwards make no gradient
+ * that another stage waits for. */
+static void passes_that_others_wait_for_are_not_held_up(void **state) {
+    (void)state;
+    static const int64_t layers[][4] = {{6, 11}, {2, 3, 4, 8}};
+    static const int replicas[] = {2, 2}, process[] = {0, 1, 0, 1};
+    for (int n = 0; n < 3; n++) {
+        harness h;
+        harness_options options = {.model = network_skips,
+                                   .layers = layers[n == 1],
+                                   .stages = n == 1 ? 4 : 2,
+                                   .schedule = SCHEDULED(GPIPE, 0),
+                                   .replicas = replicas,
+                                   .bucket = 500,
+                                   .kind = &gp_cpu_kind,
+                                   .micro_batches = 3,
+                                   .batch = 27};
+        if (n == 1) options.schedule = (gp_schedule)SCHEDULED(INTERLEAVED, 2);
+        if (n < 2) options.processes = 2, options.process = process;
+        harness_plan(&h, &options);
+        const gp_stages *stages = h.plan->stages;
+        for (int w = 0; w < 4; w++) {
+            size_t buckets = 0, early = h.plan->minis[0].early[w].sum_count;
+            for (int s = 0; s < stages->count; s++)
+                buckets += h.plan->stage[s].worker == w ? (size_t)stages->stage[s].buckets : 0;
+            assert_true(buckets > 1 && (n == 1 || (stages->stage[w].grad_out.count > 0) == (w >= 2)));
+            /* Of an interleaved pair the first worker has stage 0, whose backwards are the last ones. */
+            assert_int_equal(early, n == 2 || w >= 2 ? 0 : buckets);
+        }
+        harness_end(&h);
+    }
+}
+
 /* ---- counts ------------------------------------------------------------------------------------------------------ */
 
 /* Of each mini-batch, in whichever process the last stage is: the sum is that of all targets. */
@@ -463,9 +566,14 @@ static void a_message_of_another_size_ends_all(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(processes_change_no_bit),      cmocka_unit_test(the_processes_count_together),
-        cmocka_unit_test(a_count_is_checked),           cmocka_unit_test(a_failure_ends_all),
-        cmocka_unit_test(a_worker_that_hangs_ends_all), cmocka_unit_test(a_message_of_another_size_ends_all),
+        cmocka_unit_test(processes_change_no_bit),
+        cmocka_unit_test(sums_are_found_within_a_backward),
+        cmocka_unit_test(passes_that_others_wait_for_are_not_held_up),
+        cmocka_unit_test(the_processes_count_together),
+        cmocka_unit_test(a_count_is_checked),
+        cmocka_unit_test(a_failure_ends_all),
+        cmocka_unit_test(a_worker_that_hangs_ends_all),
+        cmocka_unit_test(a_message_of_another_size_ends_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,7 @@ set_tests_properties(lookout PROPERTIES TIMEOUT 120) # it waits until workers re
 target_sources(test_team PRIVATE ${CMAKE_CURRENT_LIST_DIR}/../process/loop_wire.c)
 target_sources(test_allocations PRIVATE ${CMAKE_CURRENT_LIST_DIR}/allocations.c)
 target_sources(test_schedule_file PRIVATE ${schedule}/toy_graph.c)
-foreach(name faults lookout)
+foreach(name faults lookout team)
   target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/wrapper.c)
 endforeach()
 target_sources(test_arena PRIVATE ${CMAKE_CURRENT_LIST_DIR}/wrapper.c ${CMAKE_CURRENT_LIST_DIR}/shadow.c

@@ -64,9 +64,47 @@ static gp_links *make_links(int workers, int hosts, bool shared) {
 
 static int processors; /* of a host; 0: enough */
 
-static double play(const toy *t, toy_run run, sizes its, const gp_links *links) {
+/* What is early on each of two workers: NOTHING, the posts of buckets at the beginning of their backward, sums too. */
+typedef enum early { NOTHING, POSTS, SUMS } early;
+
+typedef struct earlies {
+    gp_early_post post[2];
+    gp_early_sum sum[2];
+    gp_worker_posts worker[2];
+} earlies;
+
+static size_t find(const gp_stages *stages, const gp_program *program, gp_instr_op op, gp_collective_kind kind) {
+    for (size_t pc = 0; pc < program->count; pc++) {
+        const gp_instr *its = &program->instrs[pc];
+        if (its->op != op) continue;
+        if (!gp_instr_has_collective(its)) return pc;
+        const gp_collective *collective = &stages->collectives[its->collective];
+        if (collective->kind == kind && collective->part == GP_PART_GRADIENTS) return pc;
+    }
+    fail_msg("no such instruction");
+    return 0;
+}
+
+static void find_early(const gp_stages *stages, const gp_programs *programs, early what, earlies *out) {
+    for (int w = 0; w < 2; w++) {
+        const gp_program *its = &programs->worker[w];
+        size_t backward = find(stages, its, GP_INSTR_BACKWARD, 0);
+        size_t post = find(stages, its, GP_INSTR_POST, GP_COLLECTIVE_SCATTER);
+        size_t collect = find(stages, its, GP_INSTR_COLLECT, GP_COLLECTIVE_SCATTER);
+        size_t reduce = find(stages, its, GP_INSTR_REDUCE, GP_COLLECTIVE_SCATTER);
+        size_t sums = find(stages, its, GP_INSTR_POST, GP_COLLECTIVE_EXCHANGE);
+        out->post[w] = (gp_early_post){(uint32_t)backward, (uint32_t)post, 0, 0};
+        out->sum[w] = (gp_early_sum){(uint32_t)collect, (uint32_t)reduce, (uint32_t)sums};
+        out->worker[w] = (gp_worker_posts){.items = &out->post[w], .count = 1};
+        out->worker[w].sums = &out->sum[w];
+        out->worker[w].sum_count = what == SUMS;
+    }
+}
+
+static double play_with(const toy *t, toy_run run, sizes its, const gp_links *links, early what) {
     gp_programs *programs = toy_programs(t, run);
     gp_waits *waits = NULL;
+    earlies found;
     gp_play *played = NULL;
     gp_error err = {0};
     its.stages = t->stages;
@@ -78,13 +116,19 @@ static double play(const toy *t, toy_run run, sizes its, const gp_links *links) 
                                      .context = &its,
                                      .processors = processors,
                                      .links = links,
+                                     .early = what == NOTHING ? NULL : found.worker,
                                      .part = part};
+    if (what != NOTHING) find_early(t->stages, programs, what, &found);
     if (gp_play_run(&request, &played, &err) != GP_OK) fail_msg("%s", err.text);
     double length = played->length;
     gp_play_destroy(&played);
     gp_waits_destroy(&waits);
     gp_programs_destroy(&programs);
     return length;
+}
+
+static double play(const toy *t, toy_run run, sizes its, const gp_links *links) {
+    return play_with(t, run, its, links, NOTHING);
 }
 
 static double play_chain(double edge, bool shared) {
@@ -140,8 +184,8 @@ static void threads_share_a_process(void **state) {
     gp_links_destroy(&links);
 }
 
-/* Replica 0 has the losses at 1.5 and ends its backward at 3.5, replica 1 at 3. Statistics, without bytes: it has them
- * at 4, replica 0 at 3.5. Shards of 3 bytes, posted then, are there at 7 and 7.5, and the sums at 10.5 and 11. */
+/* Replica 0 has the losses at 1.5 and ends its backward at 3.5, replica 1 at 3. Shards of 3 bytes, posted then, are
+ * there at 6.5 and 7, and the sums at 10.5 and 10; statistics, without bytes, at 10.5 and 11. */
 static void parts_of_collectives_are_messages(void **state) {
     (void)state;
     for (int shared = 0; shared < 2; shared++) {
@@ -149,6 +193,24 @@ static void parts_of_collectives_are_messages(void **state) {
         assert_true(play_replicas(true, (sizes){.gradient = 3}, links, 1) == 11);
         gp_links_destroy(&links);
     }
+}
+
+/* The same, with shards that are posted at the beginning of the backwards, at 1.5 and 1. Of half a byte, they are there
+ * at 2 and 2.5. Sums that are posted then are there at 3.5 and 3, and statistics at 3.5 and 4. Sums that are posted
+ * after the backwards are there at 4 and 4.5, and statistics at 5 and 4.5. Shards of 3 bytes come after the backwards
+ * in any case: at 4.5 and 5, the sums at 8.5 and 8, and statistics at 8.5 and 9. */
+static void sums_are_posted_within_a_backward(void **state) {
+    (void)state;
+    toy t;
+    const toy_run run = {1, GP_CHECKPOINT_NEVER, false, true};
+    gp_links *links = make_links(2, 2, false);
+    toy_init_replicated(&t, (const int64_t[]){1, 1}, (const int[]){2, 2}, false, 1, NULL, 0);
+    assert_true(play_with(&t, run, (sizes){.gradient = 0.5}, links, SUMS) == 4);
+    assert_true(play_with(&t, run, (sizes){.gradient = 0.5}, links, POSTS) == 5);
+    assert_true(play_with(&t, run, (sizes){.gradient = 3}, links, SUMS) == 9);
+    assert_true(play_with(&t, run, (sizes){.gradient = 3}, links, POSTS) == 9);
+    gp_links_destroy(&links);
+    toy_fini(&t);
 }
 
 /* Two workers of a host compute on one processor, and so at half their speed; those of two hosts do not. */
@@ -199,6 +261,7 @@ int main(void) {
         cmocka_unit_test(workers_of_a_host_share_its_network),
         cmocka_unit_test(threads_share_a_process),
         cmocka_unit_test(parts_of_collectives_are_messages),
+        cmocka_unit_test(sums_are_posted_within_a_backward),
         cmocka_unit_test(each_host_has_its_processors),
         cmocka_unit_test(lanes_belong_to_hosts_and_processes),
     };
