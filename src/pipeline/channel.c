@@ -27,11 +27,11 @@ static int worker_of_pulled(const gp_run *run, uint32_t edge) {
 }
 
 static gp_joining *joining_of(const gp_run *run, uint32_t collective, int stage) {
-    return &run->joinings[(size_t)collective * (size_t)run->plan->stages->count + (size_t)stage];
+    return &run->joinings[gp_stages_place(run->plan->stages, collective, stage)];
 }
 
 static int worker_of_joining(const gp_run *run, size_t joining) {
-    return run->plan->stage[joining % (size_t)run->plan->stages->count].worker;
+    return run->plan->stage[run->joinings[joining].stage].worker;
 }
 
 /* ---- slots ------------------------------------------------------------------------------------------------------- */
@@ -75,15 +75,23 @@ static gp_status open_meetings(gp_run *run, gp_error *err) {
     return GP_OK;
 }
 
+/* The first place that is no more the collective's. */
+static size_t places_end(const gp_stages *stages, size_t collective) {
+    return collective + 1 < stages->collective_count ? stages->collectives[collective + 1].places : stages->places;
+}
+
 static gp_status open_collectives(gp_run *run, gp_error *err) {
     const gp_stages *stages = run->plan->stages;
-    size_t count = stages->collective_count * (size_t)stages->count;
+    size_t count = stages->places;
     run->joinings = aligned_alloc(_Alignof(gp_joining), (count ? count : 1) * sizeof *run->joinings);
     if (!run->joinings) return gp_fail(err, GP_MEMORY, "out of memory: %zu collectives", stages->collective_count);
     run->joining_count = count;
-    for (size_t i = 0; i < count; i++) {
-        run->joinings[i] = (gp_joining){.posted = NULL};
-        gp_signal_init(&run->joinings[i].joined);
+    for (size_t c = 0; c < stages->collective_count; c++) {
+        const gp_collective *its = &stages->collectives[c];
+        for (size_t i = its->places; i < places_end(stages, c); i++) {
+            run->joinings[i] = (gp_joining){.stage = its->lowest + (int)(i - its->places)};
+            gp_signal_init(&run->joinings[i].joined);
+        }
     }
     return GP_OK;
 }
@@ -114,6 +122,19 @@ void gp_channels_close(gp_run *run) {
     gp_copy_orders_destroy(&run->orders);
 }
 
+/* `events`: bytes of those of a member whose device needs them. */
+static size_t joinings_bytes(const gp_plan *plan, size_t events) {
+    const gp_stages *stages = plan->stages;
+    size_t bytes = stages->places * sizeof(gp_joining);
+    for (size_t c = 0; c < stages->collective_count; c++) {
+        const gp_collective *its = &stages->collectives[c];
+        for (size_t i = its->places; i < places_end(stages, c); i++)
+            if (needs_events(plan->devices[plan->stage[its->lowest + (int)(i - its->places)].worker].kind))
+                bytes += events;
+    }
+    return bytes;
+}
+
 gp_status gp_channels_bytes(const gp_plan *plan, size_t *out, gp_error *err) {
     enum { EVENT = 32 }; /* bytes of an event, as malloc gives them */
     gp_copy_orders *orders = NULL;
@@ -129,10 +150,10 @@ gp_status gp_channels_bytes(const gp_plan *plan, size_t *out, gp_error *err) {
     gp_copy_orders_destroy(&orders);
     for (int s = 0; s < plan->stages->count; s++) {
         size_t events = needs_events(plan->devices[plan->stage[s].worker].kind) ? 2 * EVENT : 0;
-        bytes += plan->stages->collective_count * (sizeof(gp_joining) + events) + sizeof(gp_meeting);
+        bytes += sizeof(gp_meeting);
         if (plan->stages->stage[s].group > 1) bytes += events;
     }
-    *out = bytes;
+    *out = bytes + joinings_bytes(plan, 2 * EVENT);
     return GP_OK;
 }
 

@@ -72,6 +72,7 @@ typedef struct gp_channel {
 typedef struct gp_joining {
     gp_signal joined;
     gp_event *posted, *collected; /* of the member's device; NULL: it does at once what it is given */
+    int stage;
 } gp_joining;
 
 /* A stage in the exchanges of its group. They are numbered as the group's first replica has them, which has samples of
@@ -139,7 +140,7 @@ struct gp_run {
     uint32_t spin;         /* microseconds: gp_wait_spin of the workers and of their devices' threads */
     gp_copy_orders *orders;
     gp_channel *channels; /* [edge] */
-    gp_joining *joinings; /* [collective·stages + stage] */
+    gp_joining *joinings; /* [gp_stages_place] */
     size_t joining_count;
     gp_meeting *meetings; /* [stage] */
 };

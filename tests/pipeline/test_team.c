@@ -334,7 +334,7 @@ static gp_status await_part(void *context, const wrapper_call *call, gp_error *e
     its->found = its->found || (call->prepared->desc.kind == GP_OP_ADD && call->operands[GP_ADD_B] == parts);
     const gp_instr *collect = first_collect(plan, mini);
     if (!collect) return gp_fail(err, GP_INTERNAL, "not all buckets can be added up early");
-    const gp_joining *own = &its->run->joinings[(size_t)collect->collective * (size_t)plan->stages->count];
+    const gp_joining *own = &its->run->joinings[gp_stages_place(plan->stages, collect->collective, 0)];
     if (!gp_signal_reached(&own->joined, 2 * worker->command)) return GP_OK;
     for (int tenth = 0; tenth < 600 && !gp_channel_is_there(worker, mini, collect); tenth++) usleep(100000);
     return gp_channel_is_there(worker, mini, collect) ? GP_OK : gp_fail(err, GP_INTERNAL, "no part arrives");
