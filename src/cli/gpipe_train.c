@@ -282,12 +282,17 @@ static bool trains(const gp_options *options) {
 }
 
 /* Process 0 trains, and the others follow it. What ends one of them ends all, and is said once. */
-static gp_status run_together(const gp_options *options, int launched, int rank, bool *says, gp_error *err) {
+static gp_status run_together(const gp_options *options, uint64_t task, int launched, int rank, bool *says,
+                              gp_error *err) {
     *says = rank == 0;
     /* As many queues of a GPU as it can have go on without one another (plan/lines.h). Before other threads begin. */
     (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     prepare_signals(); /* a process that ended by itself now would count as lost */
-    GP_RETURN_IF_FAILED(gp_processes_open(&processes, err));
+    if (gp_processes_open(task, &processes, err) != GP_OK) {
+        *says = gp_process_says_alone(rank);
+        return err->status;
+    }
+    if (stop) gp_processes_ask_stop(processes); /* it came before there was anyone to ask */
     gp_status status = rank == 0 ? run_with(options, launched, err) : gp_follow(processes, err);
     gp_processes *its = processes;
     processes = NULL; /* for the handler of signals */
@@ -295,10 +300,10 @@ static gp_status run_together(const gp_options *options, int launched, int rank,
     return status;
 }
 
-static gp_status run_launched(const gp_options *options, bool *says, gp_error *err) {
+static gp_status run_launched(const gp_options *options, uint64_t task, bool *says, gp_error *err) {
     int launched, rank;
     gp_processes_launched(&launched, &rank);
-    if (launched > 1 && trains(options)) return run_together(options, launched, rank, says, err);
+    if (launched > 1 && trains(options)) return run_together(options, task, launched, rank, says, err);
     *says = rank == 0;
     return rank == 0 ? run_with(options, launched, err) : GP_OK;
 }
@@ -314,14 +319,16 @@ int main(int argc, char **argv) {
     gp_process_begin(argv);
     gp_processes_launched(&launched, &rank);
     bool says = rank == 0;
+    uint64_t task = gp_processes_task(argc, argv);
     gp_status status = gp_options_parse(argc, argv, &options, &err);
+    if (status != GP_OK && launched > 1) status = gp_process_refuse_together(task, status, &says, &err);
     if (status == GP_OK && !says && (options.help || options.version)) return 0;
     if (status == GP_OK && options.help)
         fputs(gp_options_help(), stdout);
     else if (status == GP_OK && options.version)
         print_version();
     else if (status == GP_OK)
-        status = run_launched(&options, &says, &err);
+        status = run_launched(&options, task, &says, &err);
     if (!says) err.text[0] = '\0';
     return gp_process_end("gpipe-train", status, &err);
 }

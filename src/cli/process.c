@@ -6,7 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
+
+#include "process/processes.h"
 
 /* Where the caller closed a standard stream, the next file opened would take its place, and progress would go into the
  * model. What stands in for it cannot be written (or read), so that it is noticed. */
@@ -80,6 +83,26 @@ void gp_process_begin(char **argv) {
     unblock_signals();
     survive_file_limit();
     set_heap();
+}
+
+bool gp_process_says_alone(int rank) {
+    const struct timespec pause = {2, 0}; /* more than launchers take to end the others when one has failed */
+    if (rank == 0) return true;
+    if (gp_processes_are_built()) return false;
+    nanosleep(&pause, NULL);
+    return true;
+}
+
+gp_status gp_process_refuse_together(uint64_t task, gp_status status, bool *says, gp_error *err) {
+    gp_processes *processes = NULL;
+    gp_error other = {0};
+    if (!gp_processes_are_built()) return status;
+    if (gp_processes_open(task, &processes, &other) == GP_OK) {
+        *says = gp_processes_close(&processes, &status, err);
+        return status;
+    }
+    if (other.status == GP_USAGE) *err = other;
+    return err->status;
 }
 
 int gp_process_end(const char *program, gp_status status, gp_error *err) {

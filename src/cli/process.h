@@ -5,6 +5,9 @@
 #ifndef GP_CLI_PROCESS_H
 #define GP_CLI_PROCESS_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "base/status.h"
 
 /* Before anything else. May start the program again, by execv, with the environment that its libraries want. SIGINT and
@@ -13,6 +16,14 @@ void gp_process_begin(char **argv);
 /* SIGINT and SIGTERM call the handler, each with both blocked. A signal that the parent process ignores stays ignored
  * (nohup, background jobs of a script). */
 void gp_process_on_interrupt(void (*handler)(int number));
+/* Under a launcher, when the processes could not meet: whether this one tells the user. Process 0 does. Another one
+ * does if it was built without MPI and the launcher leaves it alone: then process 0 is none of that kind, and waits for
+ * it.
+ */
+bool gp_process_says_alone(int rank);
+/* Under a launcher, for a process whose command line is wrong: those of the others may be right, and they would wait
+ * for it. Sets *says; returns the status, and has *err, that the user is told. */
+gp_status gp_process_refuse_together(uint64_t task, gp_status status, bool *says, gp_error *err);
 /* Last call of main: prints what is buffered, and the error if it has a sentence. Returns the exit status. */
 int gp_process_end(const char *program, gp_status status, gp_error *err);
 

@@ -2,9 +2,12 @@
 
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
+#include "base/philox.h"
 #include "process/mpi_wire.h"
+#include "process/start_limit.h"
 
 struct gp_processes {
     gp_wire *wire;
@@ -87,11 +90,30 @@ static gp_status meet(gp_processes *its, gp_error *err) {
     return gp_mpi_start(its->wire, err);
 }
 
-gp_status gp_processes_open(gp_processes **out, gp_error *err) {
+uint64_t gp_processes_task(int argc, char **argv) {
+    uint64_t task = 0;
+    for (int i = 1; i < argc; i++) task = gp_hash_bytes(task, argv[i], strlen(argv[i]) + 1);
+    return task;
+}
+
+static gp_status compare_tasks(gp_processes *its, uint64_t task, gp_error *err) {
+    uint64_t *all = NULL;
+    int other = 1;
+    GP_RETURN_IF_FAILED(GP_NEW(&all, its->wire->processes, err));
+    gp_mpi_gather(its->wire, &task, (int)sizeof task, all);
+    while (other < its->wire->processes && all[other] == all[0]) other++;
+    free(all);
+    if (other == its->wire->processes) return GP_OK;
+    return gp_fail(err, GP_USAGE, "process %d was started with other arguments than process 0; all need the same",
+                   other);
+}
+
+gp_status gp_processes_open(uint64_t task, gp_processes **out, gp_error *err) {
     gp_processes *its = NULL;
     int count, rank;
     gp_processes_launched(&count, &rank);
     GP_RETURN_IF_FAILED(GP_NEW(&its, 1, err));
+    gp_start_limit *limit = gp_start_limit_begin(rank, GP_START_SECONDS);
     gp_status status = gp_mpi_open(fail, its, &its->wire, err);
     if (status == GP_OK && its->wire->processes != count)
         status =
@@ -99,7 +121,9 @@ gp_status gp_processes_open(gp_processes **out, gp_error *err) {
                     "the launcher started %d processes, but MPI knows %d: they do not see one another; with Slurm, "
                     "try srun --mpi=pmix",
                     count, its->wire->processes);
+    if (status == GP_OK) status = compare_tasks(its, task, err);
     if (status == GP_OK) status = meet(its, err);
+    gp_start_limit_end(&limit);
     if (status != GP_OK) {
         gp_guard_stop(&its->guard);
         if (its->wire) gp_mpi_close(&its->wire, false);

@@ -6,6 +6,7 @@
 #define GP_PROCESS_PROCESSES_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "process/guard.h"
 #include "process/wire.h"
@@ -18,9 +19,11 @@ void gp_processes_launched(int *count, int *rank);
  * this host, and as many on each of the others, in their order. *out is NULL if it says nothing; the caller frees it.
  */
 GP_MUST_USE gp_status gp_processes_launched_machines(int count, int **out, gp_error *err);
+/* What a process was started to do, as a number: of its command line. */
+uint64_t gp_processes_task(int argc, char **argv);
 /* Connects them all. GP_UNSUPPORTED: the program was built without MPI, or a launcher's processes see one another not.
- * GP_IO. */
-GP_MUST_USE gp_status gp_processes_open(gp_processes **out, gp_error *err);
+ * GP_USAGE, in all of them: their tasks differ. GP_IO. */
+GP_MUST_USE gp_status gp_processes_open(uint64_t task, gp_processes **out, gp_error *err);
 /* The run has begun: messages go between the processes from now on. If it fails, MPI is left as it is. */
 void gp_processes_begin_run(gp_processes *processes);
 /* `status`, *err: how this process ended. If that is the first cause, all others end with it; else *err becomes the

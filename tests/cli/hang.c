@@ -1,6 +1,9 @@
 /* A library to be loaded before a program's own (LD_PRELOAD). In the process whose rank is GP_HANG_RANK the computation
- * of oneDNN number GP_HANG_AT, counted from 1, never ends. Any thread may call. */
+ * of oneDNN number GP_HANG_AT, counted from 1, never ends. If GP_HANG_AT is "TERM", it gets that signal while MPI
+ * starts. Any thread may call. */
 #include <dlfcn.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +12,7 @@
 #include <oneapi/dnnl/dnnl.h>
 
 static long at; /* 0: never */
+static bool ends;
 static atomic_long computations;
 
 /* NULL: no launcher has started the process. */
@@ -19,7 +23,14 @@ static const char *own_rank(void) {
 
 __attribute__((constructor)) static void begin(void) {
     const char *own = own_rank(), *rank = getenv("GP_HANG_RANK"), *number = getenv("GP_HANG_AT");
-    if (own && rank && number && strcmp(own, rank) == 0) at = strtol(number, NULL, 10);
+    if (!own || !rank || !number || strcmp(own, rank) != 0) return;
+    at = strtol(number, NULL, 10);
+    ends = strcmp(number, "TERM") == 0;
+}
+
+int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
+    if (ends) raise(SIGTERM);
+    return ((__typeof__(&MPI_Init_thread))dlsym(RTLD_NEXT, "MPI_Init_thread"))(argc, argv, required, provided);
 }
 
 dnnl_status_t dnnl_primitive_execute(const_dnnl_primitive_t primitive, dnnl_stream_t stream, int nargs,

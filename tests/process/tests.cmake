@@ -4,3 +4,4 @@ gp_test(mpi_wire "unit;threads" 60 gp_process)
 # Open MPI's own libraries leak, and race.
 set_tests_properties(mpi_wire PROPERTIES ENVIRONMENT
   "LSAN_OPTIONS=print_suppressions=0:suppressions=${CMAKE_CURRENT_LIST_DIR}/../cli/mpi_leaks.txt;TSAN_OPTIONS=suppressions=${CMAKE_CURRENT_LIST_DIR}/../cli/mpi_races.txt")
+gp_test(start_limit "unit;fault" 60 gp_process)
