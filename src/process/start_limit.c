@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -51,8 +52,8 @@ static void give_up(const gp_start_limit *its) {
 static void *work(void *argument) {
     gp_start_limit *its = argument;
     int later = its->rank < 2 ? its->rank : 2;
-    double ticks = (its->seconds + LATER * later) * 1e9 / TICK;
-    for (double i = 0; i < ticks; i++)
+    int64_t ticks = (int64_t)((its->seconds + LATER * later) * 1e9 / TICK);
+    for (int64_t i = 0; i < ticks; i++)
         if (wait_tick(its)) return NULL;
     give_up(its);
     return NULL;

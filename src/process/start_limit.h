@@ -1,5 +1,5 @@
-/* A limit for the time in which the processes of a launch meet: until the guard is at work, a process that is stopped,
- * or never comes, would hold up all others for ever (MPI_Init waits for all).
+/* A limit for the time in which the processes of a launch meet. MPI waits for all of them when it starts, and the guard
+ * is not yet at work: a process that is stopped, or never comes, would hold up the others for ever.
  *
  * When the time is over, the process says so and ends with status 1: process 0 first, so that it is said once, since
  * launchers then end the others. If process 0 is the one that is stopped, process 1 says it. Time for which this
