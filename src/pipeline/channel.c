@@ -153,7 +153,7 @@ gp_status gp_channels_bytes(const gp_plan *plan, size_t *out, gp_error *err) {
         bytes += sizeof(gp_meeting);
         if (plan->stages->stage[s].group > 1) bytes += events;
     }
-    *out = bytes + joinings_bytes(plan, 2 * EVENT);
+    *out = bytes + joinings_bytes(plan, (size_t)2 * EVENT);
     return GP_OK;
 }
 
