@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Two replicas in two processes over TCP, on a link whose rate is limited: steps of one build beside those of another.
 
-Usage: slow_link.py --against OTHER/gpipe-train [--rates 1gbit 200mbit] [--rounds 5] [--steps 10] [CASE…]
+Usage: slow_link.py [CASE…] --against OTHER/gpipe-train [--rates 1gbit 200mbit] [--rounds 5] [--steps 10]
 
 Each process runs in a network namespace of its own; tc limits the link between them to the rate in each direction (tbf). The two builds
-run by turns; the median of a run's steps but the first two counts, and the table has medians over the rounds. Needs root, iproute2,
-unshare and Open MPI. All cases unless some are named."""
+run by turns; the median of a run's steps but the first two counts. The table has the medians and the least of the rounds, and the
+median of their ratios. Needs root, iproute2, unshare and Open MPI. All cases unless some are named: a network, and its mini-batch."""
 
 import argparse
 import json
@@ -29,17 +29,17 @@ exec ip netns exec "$host" unshare -u sh -c "hostname $host; $*"
 LAUNCHER = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
 
 
-INPUTS = {"linear": ("[256]", "layers: [{linear: 2048}, relu, {linear: 2048}, relu, {linear: 2048}, relu, {linear: 2048}, relu, {linear: 10}]"),
+MODELS = {"3 of 2048": ("[256]", "layers: [{linear: 2048}, relu%s, {linear: 10}]" % (3 * ", {linear: 2048}, relu")),
+          "8 of 1024": ("[256]", "layers: [{linear: 1024}, relu%s, {linear: 10}]" % (8 * ", {linear: 1024}, relu")),
           "resnet50": ("[3, 32, 32]", "resnet: {depth: 50, classes: 10}")}
-CASES = {"linear 1024": ("linear", 1024), "linear 4096": ("linear", 4096), "resnet50 128": ("resnet50", 128), "resnet50 512": ("resnet50", 512),
-         "resnet50 1024": ("resnet50", 1024)}
+CASES = {"%s, %d" % case: case for case in (("3 of 2048", 1024), ("3 of 2048", 4096), ("8 of 1024", 4096), ("resnet50", 128), ("resnet50", 512))}
 
 
 def configuration(case, steps, options):
     model, batch = CASES[case]
     return ("model: {input: {shape: %s}, %s, loss: cross_entropy}\ndata: {train: {synthetic: {samples: %d}}, batch: %d}\n"
             "pipeline: {devices: [[{cpu: {rank: 0, threads: 1}}, {cpu: {rank: 1, threads: 1}}]], micro_batches: 1%s}\n"
-            "optimizer: {sgd: {lr: 0.001, momentum: 0.9}}\ntrain: {steps: %d}\n" % (*INPUTS[model], 2 * batch, batch, options, steps))
+            "optimizer: {sgd: {lr: 0.001, momentum: 0.9}}\ntrain: {steps: %d}\n" % (*MODELS[model], 2 * batch, batch, options, steps))
 
 
 def call(*command, check=True):
@@ -99,7 +99,7 @@ def main():
     arguments = parser.parse_args()
     programs = [os.path.abspath(arguments.against), os.path.abspath(arguments.program)]
     options = ", shard_optimizer: true" if arguments.shard_optimizer else ""
-    print("%-14s %9s %10s %10s %7s   ratios of the rounds" % ("case", "rate", "other ms", "this ms", "ratio"))
+    print("%-15s %9s %9s %9s %6s %9s %9s %6s   ratios of the rounds" % ("case", "rate", "other ms", "this ms", "ratio", "least", "least", "ratio"))
     with tempfile.TemporaryDirectory() as folder:
         try:
             agent = join_hosts(folder)
@@ -113,8 +113,10 @@ def main():
                     assert len(losses) == 1, losses
                     times = [[pair[p][0] for pair in rounds] for p in range(2)]
                     ratios = [this / other for other, this in zip(*times)]
-                    print("%-14s %9s %10.1f %10.1f %7.2f   %s" % (case, rate, *map(statistics.median, times), statistics.median(ratios),
-                                                                 " ".join("%.2f" % ratio for ratio in sorted(ratios))), flush=True)
+                    least = [min(its) for its in times]
+                    print("%-15s %9s %9.1f %9.1f %6.2f %9.1f %9.1f %6.2f   %s" %
+                          (case, rate, *map(statistics.median, times), statistics.median(ratios), *least, least[1] / least[0],
+                           " ".join("%.2f" % ratio for ratio in sorted(ratios))), flush=True)
         finally:
             part_hosts()
 
