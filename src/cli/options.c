@@ -50,7 +50,7 @@ const char *gp_options_help(void) {
            "                        best.safetensors of the run folder\n"
            "\n"
            "Printing:\n"
-           "  -q                    print only warnings and errors\n"
+           "  -q                    print only errors, and warnings of a run under way\n"
            "  -v                    also print the plan, the norms of each layer at each evaluation, and the time of "
            "each\n"
            "                        worker; with --plan, the instructions of each worker\n"

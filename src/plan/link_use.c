@@ -37,6 +37,17 @@ static void count_instr(counter *c, const gp_instr *instr) {
     }
 }
 
+/* What a pass exchanges within it: synchronised batch norms. */
+static void count_exchanges(counter *c, const gp_instr *instr) {
+    const gp_stage_plan *stage = &c->plan->stage[instr->stage];
+    const gp_routine *routine = gp_instr_routine(c->mini, stage, instr);
+    gp_move move;
+    if (c->plan->stages->stage[instr->stage].group == 1) return;
+    for (size_t o = 0; routine && o < routine->count; o++)
+        for (int i = 0; gp_exchange_move(c->plan, stage, &routine->ops[o].exchange, instr->micro, i, &move); i++)
+            count_move(c, &move, stage->worker, true);
+}
+
 static void find_busiest(const counter *c, int kind) {
     gp_link_use *use = &c->use[kind];
     for (int i = 0; i < 2 * places_of(c->plan->links, kind); i++) {
@@ -55,8 +66,10 @@ gp_status gp_plan_link_use(const gp_plan *plan, int mini, gp_link_use use[GP_LIN
         status = GP_NEW(&c.bytes[k], 2 * places_of(plan->links, k), err);
     }
     for (int w = 0; w < c.mini->programs->workers && status == GP_OK; w++)
-        for (size_t pc = 0; pc < c.mini->programs->worker[w].count; pc++)
+        for (size_t pc = 0; pc < c.mini->programs->worker[w].count; pc++) {
             count_instr(&c, &c.mini->programs->worker[w].instrs[pc]);
+            count_exchanges(&c, &c.mini->programs->worker[w].instrs[pc]);
+        }
     for (int k = 0; k < GP_LINK_KINDS; k++) {
         if (status == GP_OK) find_busiest(&c, k);
         free(c.bytes[k]);

@@ -1,6 +1,9 @@
 #include "session/placement.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/memory.h"
 
 int gp_placement_processes(const gp_pipeline_config *pipeline) {
     int highest = 0;
@@ -24,6 +27,29 @@ static int deal(const gp_pipeline_config *pipeline, int processes, int worker) {
     return replica * each + (int)((int64_t)entry * each / pipeline->entry_count);
 }
 
+/* Each process has room for as many workers as it would have without ranks. Those with a rank take it first; the
+ * others share out what is left, in their order. */
+static gp_status deal_rest(const gp_pipeline_config *pipeline, int processes, int *process, gp_error *err) {
+    int *room = NULL, rest = 0, left = 0, p = 0;
+    GP_RETURN_IF_FAILED(GP_NEW(&room, processes, err));
+    for (int w = 0; w < pipeline->device_count; w++) room[deal(pipeline, processes, w)]++;
+    for (int w = 0; w < pipeline->device_count; w++) {
+        process[w] = pipeline->devices[w].rank;
+        rest += process[w] < 0;
+        if (process[w] >= 0 && room[process[w]] > 0) room[process[w]]--;
+    }
+    for (int i = 0; i < processes; i++) left += room[i];
+    int passed = 0; /* places in the processes before p */
+    for (int w = 0, k = 0; w < pipeline->device_count; w++) {
+        if (process[w] >= 0) continue;
+        int place = (int)((int64_t)k++ * left / rest);
+        while (passed + room[p] <= place) passed += room[p++];
+        process[w] = p;
+    }
+    free(room);
+    return GP_OK;
+}
+
 static gp_status check_rank(const gp_device_config *device, int worker, int workers, int processes, gp_error *err) {
     if (device->rank < processes && device->rank < workers) return GP_OK;
     if (device->rank >= workers)
@@ -44,10 +70,10 @@ gp_status gp_placement_find(const gp_pipeline_config *pipeline, int processes, i
                           "pipeline.devices: there are %d processes, but only %d worker%s; start fewer processes, or "
                           "name more devices",
                           processes, pipeline->device_count, pipeline->device_count == 1 ? "" : "s");
-    for (int w = 0; w < pipeline->device_count; w++) {
-        int rank = pipeline->devices[w].rank;
-        process[w] = rank >= 0 ? rank : deal(pipeline, processes, w);
-    }
+    bool any = false;
+    for (int w = 0; w < pipeline->device_count; w++) any = any || pipeline->devices[w].rank >= 0;
+    if (any) return deal_rest(pipeline, processes, process, err);
+    for (int w = 0; w < pipeline->device_count; w++) process[w] = deal(pipeline, processes, w);
     return GP_OK;
 }
 

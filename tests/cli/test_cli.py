@@ -675,6 +675,14 @@ class Replicas(Group):
         fast = self.expect(["--plan", "c.yaml", *more, "--set", "pipeline.links=" + links.replace("10 GB/s", "20000 GB/s")], 0).out
         self.assertIn(" 20 µs, 20000 GB/s ", fast)
         self.assertRegex(out, r"\n  between hosts +100 µs, 1 MB/s, shared +by hand +\d+ +[\d.]+ KiB  (into|out of) host [01]: [\d.]+ KiB, [\d.]+ ms\n")
+        # What synchronised batch norms exchange within passes goes over the links, too: both replicas of a stage copy it.
+        more += ["--set", "model.rules={batch_norm: {sync: true}}", "--set", "pipeline.links=" + links]
+        together = json.loads(self.expect(["--plan", "--json", "c.yaml", *more], 0).out)
+        exchanged = re.findall(r"batch norm of replicas, in passes +\d+ … \d+ +([\d,]+) ", self.expect(["--plan", "c.yaml", *more], 0).out)
+        bytes_of = [sum(link["bytes"] for link in its["links"]) for its in (plan, together)]
+        self.assertEqual(bytes_of[1] - bytes_of[0], 2 * sum(int(number.replace(",", "")) for number in exchanged))
+        self.assertGreater(bytes_of[1], bytes_of[0])
+        more = more[:-4]
         one = self.train_on("[[cpu, cpu], [cpu, cpu]]")
         self.assertEqual(read_model(self.train_on("[[cpu, cpu], [cpu, cpu]]", "--set", "pipeline.links=" + links)), read_model(one))
         process = self.run_program("--plan", "c.yaml", *more, "--set", "pipeline.links.processes=5")
