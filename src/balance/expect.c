@@ -153,9 +153,10 @@ double gp_durations_computing(const gp_durations *durations, const gp_instr *ins
 double gp_durations_copying(const gp_durations *durations, const gp_instr *instr) {
     const gp_plan *plan = durations->plan;
     int to = plan->stage[instr->stage].worker;
+    gp_moves moves = gp_moves_of(plan, durations->mini, instr);
     double seconds = 0;
     gp_move move;
-    for (int i = 0; gp_instr_copies(instr) && gp_instr_move(plan, durations->mini, instr, i, &move); i++) {
+    while (gp_instr_copies(instr) && gp_moves_next(&moves, &move)) {
         if (move.bytes == 0) continue;
         int from = move.from < 0 ? -1 : plan->stage[move.from].worker;
         if (from < 0 || !gp_links_are_messages(plan->links, from, to))
@@ -166,10 +167,17 @@ double gp_durations_copying(const gp_durations *durations, const gp_instr *instr
 
 /* ---- the step ---------------------------------------------------------------------------------------------------- */
 
+/* Parts of an instruction are asked for one after another. */
+typedef struct part_cursor {
+    gp_moves moves; /* instr NULL: of none yet */
+    int next;
+} part_cursor;
+
 typedef struct player {
     const gp_durations *durations;
     const gp_replay *replay;  /* NULL: as predicted */
     const gp_play *predicted; /* says how long copies take; NULL: as long as their durations */
+    part_cursor *parts;
 } player;
 
 static double instr_seconds(const void *context, int worker, size_t pc, const gp_instr *instr) {
@@ -182,9 +190,16 @@ static double instr_seconds(const void *context, int worker, size_t pc, const gp
 }
 
 static bool part(const void *context, const gp_instr *instr, int i, int *from, double *bytes) {
-    const gp_durations *d = ((const player *)context)->durations;
+    const player *p = context;
+    part_cursor *at = p->parts;
     gp_move move;
-    if (!gp_instr_move(d->plan, d->mini, instr, i, &move)) return false;
+    if (at->moves.instr != instr || at->next != i) {
+        at->moves = gp_moves_of(p->durations->plan, p->durations->mini, instr);
+        for (at->next = 0; at->next < i; at->next++)
+            if (!gp_moves_next(&at->moves, &move)) return false;
+    }
+    at->next++;
+    if (!gp_moves_next(&at->moves, &move)) return false;
     *from = move.from;
     *bytes = (double)move.bytes;
     return true;
@@ -233,11 +248,12 @@ gp_status gp_expect_replay(const gp_plan *plan, int mini, const gp_profile *prof
                            gp_play **out, gp_error *err) {
     gp_durations durations;
     gp_play *predicted = NULL;
+    part_cursor parts = {.next = 0};
     GP_RETURN_IF_FAILED(gp_durations_init(plan, mini, profile, &durations, err));
     gp_status status = GP_OK;
     if (replay && !replay->copies && gp_plan_shares(plan))
-        status = play(&(player){&durations, NULL, NULL}, &predicted, err);
-    if (status == GP_OK) status = play(&(player){&durations, replay, predicted}, out, err);
+        status = play(&(player){&durations, NULL, NULL, &parts}, &predicted, err);
+    if (status == GP_OK) status = play(&(player){&durations, replay, predicted, &parts}, out, err);
     gp_play_destroy(&predicted);
     gp_durations_fini(&durations);
     return status;

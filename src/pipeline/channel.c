@@ -330,9 +330,10 @@ bool gp_channel_is_there(const gp_worker *worker, const gp_mini_plan *mini, cons
 
 gp_status gp_channel_collect(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
     const gp_plan *plan = worker->run->plan;
+    gp_moves moves = gp_moves_of(plan, mini, instr);
     gp_move move;
     GP_RETURN_IF_FAILED(gp_far_lines_wait_own(worker, mini, instr, err));
-    for (int i = 0; gp_instr_move(plan, mini, instr, i, &move); i++) {
+    while (gp_moves_next(&moves, &move)) {
         const gp_worker *from = &worker->run->workers[plan->stage[move.from].worker];
         if (gp_run_is_far(worker->run, from->index)) continue; /* it was waited for, or comes over a line */
         GP_RETURN_IF_FAILED(pull(worker, worker->queue[GP_QUEUE_COMPUTE], worker->arena + move.offset, from,

@@ -171,18 +171,19 @@ static gp_move part_move(const gp_plan *plan, const gp_mini_plan *mini, const gp
 }
 
 /* A stage need not copy from itself. */
-static bool collective_move(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, int i, gp_move *out) {
-    const gp_collective *its = &plan->stages->collectives[instr->collective];
-    bool posts = instr->op == GP_INSTR_POST;
-    for (size_t c = 0; c < its->contributors.count; c++) {
-        int from = its->contributors.items[c];
-        if ((from == instr->stage) != posts) continue;
-        int ranges = count_ranges(plan, mini, its, from);
-        if (i < ranges) {
-            *out = part_move(plan, mini, its, from, instr->stage, i);
+static bool next_part(gp_moves *its, gp_move *out) {
+    const gp_collective *collective = &its->plan->stages->collectives[its->instr->collective];
+    bool posts = its->instr->op == GP_INSTR_POST;
+    for (; its->contributor < collective->contributors.count; its->contributor++) {
+        int from = collective->contributors.items[its->contributor];
+        if ((from == its->instr->stage) != posts) continue;
+        if (its->ranges < 0) its->ranges = count_ranges(its->plan, its->mini, collective, from);
+        if (its->next < its->ranges) {
+            *out = part_move(its->plan, its->mini, collective, from, its->instr->stage, its->next++);
             return true;
         }
-        i -= ranges;
+        its->next = 0;
+        its->ranges = -1;
     }
     return false;
 }
@@ -222,12 +223,19 @@ static gp_move copy_move(const gp_plan *plan, const gp_mini_plan *mini, const gp
     return value_move(plan, mini, instr, edge->from, edge->value, common, copy_address(plan, sized, instr));
 }
 
-bool gp_instr_move(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, int i, gp_move *out) {
-    if (instr->op == GP_INSTR_LOAD) return load_move(plan, mini, instr, i, out);
-    if (gp_instr_joins(instr)) return collective_move(plan, mini, instr, i, out);
-    if (!gp_instr_has_edge(instr) || i > 0) return false;
-    *out = copy_move(plan, mini, instr);
+bool gp_moves_next(gp_moves *its, gp_move *out) {
+    if (gp_instr_joins(its->instr)) return next_part(its, out);
+    if (its->instr->op == GP_INSTR_LOAD) return load_move(its->plan, its->mini, its->instr, its->next++, out);
+    if (!gp_instr_has_edge(its->instr) || its->next++ > 0) return false;
+    *out = copy_move(its->plan, its->mini, its->instr);
     return true;
+}
+
+bool gp_instr_move(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, int i, gp_move *out) {
+    gp_moves moves = gp_moves_of(plan, mini, instr);
+    while (gp_moves_next(&moves, out))
+        if (i-- == 0) return true;
+    return false;
 }
 
 /* Where the part of a replica lies on a stage. */
@@ -255,8 +263,9 @@ size_t gp_exchange_own(const gp_plan *plan, const gp_stage_plan *stage, const gp
 }
 
 size_t gp_instr_bytes(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr) {
+    gp_moves moves = gp_moves_of(plan, mini, instr);
     gp_move move;
     size_t sum = 0;
-    for (int i = 0; gp_instr_move(plan, mini, instr, i, &move); i++) sum += move.bytes;
+    while (gp_moves_next(&moves, &move)) sum += move.bytes;
     return sum;
 }

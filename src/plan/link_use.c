@@ -28,10 +28,11 @@ static void count_move(counter *c, const gp_move *move, int to, bool begins) {
 }
 
 static void count_instr(counter *c, const gp_instr *instr) {
+    gp_moves moves = gp_moves_of(c->plan, c->mini, instr);
     int last = -1;
     gp_move move;
     if (instr->op != GP_INSTR_RECV && instr->op != GP_INSTR_COLLECT) return;
-    for (int i = 0; gp_instr_move(c->plan, c->mini, instr, i, &move); i++) {
+    while (gp_moves_next(&moves, &move)) {
         count_move(c, &move, c->plan->stage[instr->stage].worker, move.from != last);
         last = move.from;
     }

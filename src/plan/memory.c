@@ -150,9 +150,10 @@ gp_status gp_memory_find_peak(const gp_plan *plan, int worker, gp_memory_peak *o
 /* What an instruction copies between the host and the worker's device. */
 static size_t staged_bytes(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr) {
     const gp_device_kind *kind = plan->devices[plan->stage[instr->stage].worker].kind;
+    gp_moves moves = gp_moves_of(plan, mini, instr);
     gp_move move;
     size_t sum = 0;
-    for (int i = 0; gp_instr_copies(instr) && gp_instr_move(plan, mini, instr, i, &move); i++)
+    while (gp_instr_copies(instr) && gp_moves_next(&moves, &move))
         if (move.from < 0 || plan->devices[plan->stage[move.from].worker].kind != kind)
             sum += gp_align_up(move.bytes, GP_ALIGNMENT);
     return sum;

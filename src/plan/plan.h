@@ -192,8 +192,21 @@ typedef struct gp_move {
     size_t source;        /* of a collect: where it is copied from, in the arena of the contributor's worker */
     int64_t first;        /* of a load: the first sample, in the mini-batch */
 } gp_move;
-/* The i-th range, from 0, of a load, send, receive, post or collect. Moves of a stage without parameters have 0 bytes.
- * False: the instruction has no more. */
+/* The ranges of a load, send, receive, post or collect, one after another. Moves of a stage without parameters have 0
+ * bytes. */
+typedef struct gp_moves {
+    const gp_plan *plan;
+    const gp_mini_plan *mini;
+    const gp_instr *instr;
+    size_t contributor; /* to a collective */
+    int next, ranges;   /* ranges: that it has; −1: not yet counted. next: of these; else of the instruction's */
+} gp_moves;
+static inline gp_moves gp_moves_of(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr) {
+    return (gp_moves){plan, mini, instr, 0, 0, -1};
+}
+/* False: the instruction has no more. */
+bool gp_moves_next(gp_moves *moves, gp_move *out);
+/* The i-th of them, from 0. */
 bool gp_instr_move(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, int i, gp_move *out);
 /* The i-th range, from 0, that a stage copies in an exchange: from each of the other replicas, in order. False: there
  * are no more. */
