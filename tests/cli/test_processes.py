@@ -30,6 +30,7 @@ from test_cli import results, sets, write_tensors
 CONFIG = runs.TRAINED
 # For replicas: no share without a sample.
 SHARED = ["pipeline.micro_batches=2", "data.drop_last=true"]
+SYNC = "model.rules={batch_norm: {sync: true}}"
 FOUR = ["pipeline.devices=[cpu, cpu, cpu, cpu]", "pipeline.balance=[3, 1, 1, 3]"]
 PATIENCE = 60  # seconds until a run counts as hanging
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -195,6 +196,8 @@ class Bits(Launched):
             (2, [unequal, "pipeline.schedule=1f1b", "optimizer.clip_norm=0.5"]),
             (4, [unequal]),
             (2, ["pipeline.replicas=2", "pipeline.shard_optimizer=true"]),
+            (4, ["pipeline.replicas=2", "pipeline.shard_optimizer=true", "pipeline.schedule=zb_h1", SYNC]),
+            (3, [unequal, "pipeline.shard_optimizer=true", "pipeline.schedule=1f1b", SYNC]),
         ):
             balance = [] if changes == ["pipeline.devices=[[cpu, cpu]]"] or "pipeline.devices=[cpu]" in changes else [
                 "pipeline.balance=[4, 4]"]
