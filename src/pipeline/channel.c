@@ -299,9 +299,8 @@ static uint64_t joined_value(const gp_worker *worker, bool collected) {
 static gp_status join(gp_worker *worker, const gp_instr *instr, bool collected, gp_error *err) {
     gp_joining *joining = joining_of(worker->run, instr->collective, instr->stage);
     gp_event *event = collected ? joining->collected : joining->posted;
-    if (event)
-        GP_RETURN_IF_FAILED(
-            kind_of(worker->run, worker->index)->event_record(event, worker->queue[GP_QUEUE_COMPUTE], err));
+    gp_stream *queue = worker->queue[gp_instr_queue(worker->run->plan->stages, instr)];
+    if (event) GP_RETURN_IF_FAILED(kind_of(worker->run, worker->index)->event_record(event, queue, err));
     gp_signal_raise(&joining->joined, joined_value(worker, collected));
     return GP_OK;
 }
@@ -330,14 +329,15 @@ bool gp_channel_is_there(const gp_worker *worker, const gp_mini_plan *mini, cons
 
 gp_status gp_channel_collect(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
     const gp_plan *plan = worker->run->plan;
+    gp_stream *queue = worker->queue[gp_instr_queue(plan->stages, instr)];
     gp_moves moves = gp_moves_of(plan, mini, instr);
     gp_move move;
     GP_RETURN_IF_FAILED(gp_far_lines_wait_own(worker, mini, instr, err));
     while (gp_moves_next(&moves, &move)) {
         const gp_worker *from = &worker->run->workers[plan->stage[move.from].worker];
         if (gp_run_is_far(worker->run, from->index)) continue; /* it was waited for, or comes over a line */
-        GP_RETURN_IF_FAILED(pull(worker, worker->queue[GP_QUEUE_COMPUTE], worker->arena + move.offset, from,
-                                 from->arena + move.source, move.bytes, err));
+        GP_RETURN_IF_FAILED(
+            pull(worker, queue, worker->arena + move.offset, from, from->arena + move.source, move.bytes, err));
     }
     GP_RETURN_IF_FAILED(gp_far_lines_collect(worker, mini, instr, err));
     return join(worker, instr, true, err);

@@ -275,6 +275,7 @@ static bool overlaps(const part *its, const char *address, size_t bytes) {
 
 gp_status gp_far_lines_wait_own(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
     const gp_far_lines *its = worker->run->lines;
+    gp_stream *queue = worker->queue[gp_instr_queue(worker->run->plan->stages, instr)];
     for (int f = 0; its && f < its->plan->flow_count; f++) {
         const part *own = &its->parts[f];
         bool hit = false;
@@ -282,15 +283,14 @@ gp_status gp_far_lines_wait_own(gp_worker *worker, const gp_mini_plan *mini, con
         if (its->plan->flows[f].from != instr->stage || !own->sent) continue; /* other stages may be other workers' */
         for (int i = 0; !hit && gp_instr_move(worker->run->plan, mini, instr, i, &move); i++)
             hit = overlaps(own, worker->arena + move.offset, move.bytes);
-        if (hit)
-            GP_RETURN_IF_FAILED(gp_worker_kind(worker)->stream_wait(worker->queue[GP_QUEUE_COMPUTE], own->gone, err));
+        if (hit) GP_RETURN_IF_FAILED(gp_worker_kind(worker)->stream_wait(queue, own->gone, err));
     }
     return GP_OK;
 }
 
 gp_status gp_far_lines_collect(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
     const gp_far_lines *its = worker->run->lines;
-    gp_stream *queue = worker->queue[GP_QUEUE_COMPUTE];
+    gp_stream *queue = worker->queue[gp_instr_queue(worker->run->plan->stages, instr)];
     for (int f = its ? its->plan->first[instr->collective] : 0; its && f < its->plan->first[instr->collective + 1];
          f++) {
         if (its->plan->flows[f].to != instr->stage) continue;

@@ -69,13 +69,27 @@ static gp_status add_messages(const gp_plan *plan, const gp_lines *its, const gp
     return GP_OK;
 }
 
-static gp_status list_messages(const gp_plan *plan, const gp_lines *its, bool sends, const gp_line_plan *ends,
-                               messages *out, gp_error *err) {
-    for (int m = 0; m < plan->mini_count; m++) {
-        const gp_program *program = &plan->minis[m].programs->worker[sends ? ends->from : ends->to];
-        for (size_t pc = 0; pc < program->count; pc++)
-            GP_RETURN_IF_FAILED(add_messages(plan, its, &program->instrs[pc], sends, m, ends, out, err));
+/* What is posted within backwards is sent there (plan/early_posts.h). */
+static gp_status list_sent(const gp_plan *plan, const gp_lines *its, int mini, const gp_line_plan *ends, messages *out,
+                           gp_error *err) {
+    const gp_program *program = &plan->minis[mini].programs->worker[ends->from];
+    const gp_worker_posts *posts = plan->minis[mini].early ? &plan->minis[mini].early[ends->from] : NULL;
+    for (size_t pc = 0; pc < program->count; pc++) {
+        for (size_t i = 0; posts && i < posts->count; i++)
+            if (posts->items[i].pc == pc)
+                GP_RETURN_IF_FAILED(
+                    add_messages(plan, its, &program->instrs[posts->items[i].post], true, mini, ends, out, err));
+        if (!posts || !gp_early_posts_have(posts, pc))
+            GP_RETURN_IF_FAILED(add_messages(plan, its, &program->instrs[pc], true, mini, ends, out, err));
     }
+    return GP_OK;
+}
+
+static gp_status list_received(const gp_plan *plan, const gp_lines *its, int mini, const gp_line_plan *ends,
+                               messages *out, gp_error *err) {
+    const gp_program *program = &plan->minis[mini].programs->worker[ends->to];
+    for (size_t pc = 0; pc < program->count; pc++)
+        GP_RETURN_IF_FAILED(add_messages(plan, its, &program->instrs[pc], false, mini, ends, out, err));
     return GP_OK;
 }
 
@@ -125,8 +139,11 @@ static gp_status choose_line(gp_lines *its, const gp_line_plan *ends, const mess
 static gp_status divide_pair(const gp_plan *plan, gp_lines *its, const uint32_t *numbers, int first, gp_error *err) {
     gp_line_plan ends = {.from = worker_of(plan, its->flows[first].from), .to = worker_of(plan, its->flows[first].to)};
     messages sent = {0}, received = {0};
-    gp_status status = list_messages(plan, its, true, &ends, &sent, err);
-    if (status == GP_OK) status = list_messages(plan, its, false, &ends, &received, err);
+    gp_status status = GP_OK;
+    for (int m = 0; m < plan->mini_count && status == GP_OK; m++) {
+        status = list_sent(plan, its, m, &ends, &sent, err);
+        if (status == GP_OK) status = list_received(plan, its, m, &ends, &received, err);
+    }
     for (int f = first; f < its->flow_count && status == GP_OK; f++) {
         const gp_flow *flow = &its->flows[f];
         if (worker_of(plan, flow->from) != ends.from || worker_of(plan, flow->to) != ends.to) continue;
@@ -161,9 +178,9 @@ static gp_status sort_lines(gp_lines *its, gp_error *err) {
     return GP_OK;
 }
 
-/* Each sending line has a queue that may wait; receives wait in the three queues of their worker. */
+/* Each sending line has a queue that may wait; receives wait in the queues of their worker. */
 static int count_ends(const gp_lines *its, int worker) {
-    enum { RECEIVING = 3 };
+    enum { RECEIVING = GP_QUEUES };
     int sending = 0, receiving = 0;
     for (int l = 0; l < its->line_count; l++) {
         sending += its->lines[l].from == worker;
@@ -227,10 +244,13 @@ static gp_status find_flows(const gp_plan *plan, gp_lines *its, numbering *numbe
     for (size_t c = 0; c < stages->collective_count; c++) {
         const gp_collective *all = &stages->collectives[c];
         its->first[c] = its->flow_count;
-        for (size_t i = 0; i < all->contributors.count * all->collectors.count; i++)
-            GP_RETURN_IF_FAILED(number_flow(plan, its, all->contributors.items[i / all->collectors.count],
-                                            all->collectors.items[i % all->collectors.count], GP_QUEUE_COMPUTE,
-                                            number++, numbers, err));
+        for (size_t i = 0; i < all->contributors.count * all->collectors.count; i++) {
+            int from = all->contributors.items[i / all->collectors.count];
+            int to = all->collectors.items[i % all->collectors.count];
+            const gp_instr collect = {.op = GP_INSTR_COLLECT, .stage = (uint16_t)to, .collective = (uint32_t)c};
+            GP_RETURN_IF_FAILED(
+                number_flow(plan, its, from, to, gp_instr_queue(stages, &collect), number++, numbers, err));
+        }
     }
     its->first[stages->collective_count] = its->flow_count;
     return GP_OK;

@@ -6,7 +6,8 @@
  * and both programs have all their messages in one order, in every mini-batch.
  *
  * Why no order of launches can deadlock. A receive stands in the queue in which a worker would pull from a worker of
- * its own process; a send stands in a queue of its line. So a send waits for nothing but the sends before it on its
+ * its own process; a send stands in a queue of its line. What is posted within a backward (plan/early_posts.h) is sent
+ * there, which is earlier than its post. So a send waits for nothing but the sends before it on its
  * line, and for the computation whose result it sends. Take a moment at which nothing moves any more. Order all
  * instructions as a serial execution that the validator finds: there each instruction comes after all that it waits
  * for. Let M be the message whose receive is the first in this order that has not arrived.

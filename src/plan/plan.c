@@ -132,6 +132,7 @@ gp_status gp_mini_queues(const gp_plan *plan, gp_mini_plan *mini, size_t memory,
                                  .programs = mini->programs,
                                  .waits = mini->waits,
                                  .behind = mini->behind,
+                                 .early = mini->early,
                                  .plans = plan->stage,
                                  .piece_sized = mini->piece_sized,
                                  .last_sized = mini->last_sized,
@@ -374,8 +375,7 @@ static gp_status make_plan(gp_plan *plan, const gp_plan_request *request, gp_mic
     GP_RETURN_IF_FAILED(check_processes(plan, err));
     set_transports(plan);
     fit_routines(plan);
-    /* Lines go by the order of programs. */
-    for (int m = 0; m < plan->mini_count && gp_lines_numbers(plan) == 0; m++)
+    for (int m = 0; m < plan->mini_count; m++)
         if (plan->minis[m].training)
             GP_RETURN_IF_FAILED(gp_early_posts_create(plan, &plan->minis[m], &plan->minis[m].early, err));
     GP_RETURN_IF_FAILED(gp_bindings_plan(plan, err));
