@@ -363,6 +363,18 @@ static gp_status wait_for_part(gp_worker *worker, int from, uint64_t number, gp_
     return kind_of(worker->run, worker->index)->stream_wait(worker->queue[GP_QUEUE_COMPUTE], event, err);
 }
 
+static gp_status offer_on_lines(gp_worker *worker, const gp_stage_plan *stage, const gp_exchange *exchange, int micro,
+                                const gp_event *posted, gp_error *err) {
+    const gp_run *run = worker->run;
+    char *own = worker->arena + gp_exchange_own(run->plan, stage, exchange, micro);
+    gp_move move;
+    for (int i = 0; gp_exchange_move(run->plan, stage, exchange, micro, i, &move); i++)
+        if (gp_far_lines_exchanges(run, stage->stage, move.from))
+            GP_RETURN_IF_FAILED(
+                gp_far_lines_offer(worker, stage->stage, move.from, (gp_device_range){own, move.bytes}, posted, err));
+    return GP_OK;
+}
+
 static gp_status exchange_parts(gp_worker *worker, const gp_stage_plan *stage, const gp_exchange *exchange, int micro,
                                 size_t number, gp_error *err) {
     gp_run *run = worker->run;
@@ -371,8 +383,14 @@ static gp_status exchange_parts(gp_worker *worker, const gp_stage_plan *stage, c
     gp_move move;
     GP_RETURN_IF_FAILED(post_part(worker, stage->stage, in_all, err));
     gp_far_offer(worker, stage, exchange, micro);
+    GP_RETURN_IF_FAILED(offer_on_lines(worker, stage, exchange, micro, meeting->events[in_all % 2], err));
     for (int i = 0; gp_exchange_move(run->plan, stage, exchange, micro, i, &move); i++) {
         const gp_worker *from = &run->workers[run->plan->stage[move.from].worker];
+        if (gp_far_lines_exchanges(run, move.from, stage->stage)) {
+            const gp_device_range place = {worker->arena + move.offset, move.bytes};
+            GP_RETURN_IF_FAILED(gp_far_lines_take(worker, move.from, stage->stage, place, err));
+            continue;
+        }
         if (gp_run_is_far(run, from->index)) {
             GP_RETURN_IF_FAILED(gp_far_take(worker, stage->stage, move.from, err));
             continue;

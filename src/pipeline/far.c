@@ -62,10 +62,12 @@ static uint32_t collective_tag(const gp_plan *plan, size_t collective) {
     return tag < UINT32_MAX / 2 ? (uint32_t)tag : UINT32_MAX / 2;
 }
 
+/* Whether the wire carries what the stage's group exchanges. */
 static bool group_is_apart(const gp_plan *plan, int stage) {
     int first = gp_stages_group(plan->stages, stage);
     for (int s = first; s < first + plan->stages->stage[stage].group; s++)
-        if (plan->process[plan->stage[s].worker] != plan->process[plan->stage[stage].worker]) return true;
+        if (plan->process[plan->stage[s].worker] != plan->process[plan->stage[stage].worker])
+            return !gp_plan_has_line(plan, s, stage);
     return false;
 }
 

@@ -316,21 +316,9 @@ static gp_status check_pair(const gp_plan *plan, int from, int to, gp_error *err
                    from, to);
 }
 
-/* What a group exchanges within a pass goes over the wire. */
-static gp_status check_group(const gp_plan *plan, int stage, gp_error *err) {
-    int first = gp_stages_group(plan->stages, stage);
-    if (is_plain(plan->devices[plan->stage[stage].worker].kind) || process_of(plan, first) == process_of(plan, stage))
-        return GP_OK;
-    return gp_fail(err, GP_UNSUPPORTED,
-                   "stages %d and %d synchronise batch norm, and are on GPUs of different processes: that is not "
-                   "available yet; put replicas that synchronise into one process",
-                   first, stage);
-}
-
 static gp_status check_processes(const gp_plan *plan, gp_error *err) {
     const gp_stages *stages = plan->stages;
     if (plan->processes == 1) return GP_OK;
-    for (int s = 0; s < stages->count; s++) GP_RETURN_IF_FAILED(check_group(plan, s, err));
     for (size_t e = 0; e < stages->edge_count; e++)
         GP_RETURN_IF_FAILED(check_pair(plan, stages->edges[e].from, stages->edges[e].to, err));
     for (size_t c = 0; c < stages->collective_count; c++) {
