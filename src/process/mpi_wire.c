@@ -16,13 +16,17 @@ enum {
     QUICK = 64,      /* rounds without result before the carrier sleeps between them */
     NAP = 20000,     /* nanoseconds that it sleeps, at first; twice as long each time, up to: */
     LONG_NAP = 80000,
-    BULK = 4 << 20, /* bytes of bulk messages under way to one process, above which no further one begins */
+    /* Bytes of bulk messages under way to one process, above which no further one begins: to another machine, and to
+     * one on the same machine, where messages are told of as they come (bench/results/2026-11-24-buckets.txt). */
+    FAR_BULK = 4 << 20,
+    NEAR_BULK = 64 << 20,
 };
 
 /* Bulk messages to one process. MPI may tell the receiver of one only when all that were begun have arrived. */
 typedef struct bulk_queue {
     gp_parcel *first, *last; /* that have not begun */
     size_t bytes;            /* of those that have */
+    size_t most;             /* FAR_BULK or NEAR_BULK */
 } bulk_queue;
 
 typedef struct mpi_wire {
@@ -107,7 +111,7 @@ static void append(gp_parcel **first, gp_parcel **last, gp_parcel *parcel) {
 
 /* Begins what may begin now. */
 static gp_status begin_bulk(mpi_wire *its, bulk_queue *queue, gp_error *err) {
-    while (queue->first && queue->bytes < BULK) {
+    while (queue->first && queue->bytes < queue->most) {
         gp_parcel *parcel = queue->first;
         queue->first = parcel->next;
         if (!queue->first) queue->last = NULL;
@@ -294,6 +298,7 @@ gp_status gp_mpi_open(gp_wire_failed failed, void *context, gp_wire **out, gp_er
         free(its);
         return GP_MEMORY;
     }
+    for (int p = 0; p < its->wire.processes; p++) its->bulk[p].most = FAR_BULK;
     MPI_Comm_dup(MPI_COMM_WORLD, &its->comm);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(its->comm, MPI_ERRORS_RETURN);
@@ -324,6 +329,8 @@ void gp_mpi_machines(gp_wire *wire, int *out) {
     MPI_Bcast(&first, 1, MPI_INT, 0, machine);
     MPI_Comm_free(&machine);
     gp_mpi_gather(wire, &first, (int)sizeof first, out);
+    for (int p = 0; p < wire->processes; p++)
+        if (out[p] == first) of(wire)->bulk[p].most = NEAR_BULK;
 }
 
 gp_status gp_mpi_start(gp_wire *wire, gp_error *err) {
