@@ -21,20 +21,20 @@ static const gp_device_spec *device_of(const gp_plan *plan, int stage) {
     return &plan->devices[plan->stage[stage].worker];
 }
 
-/* Whether they are on GPUs of different processes. */
-static bool are_apart(const gp_plan *plan, int from, int to) {
+/* Whether they are on GPUs of one kind. */
+static bool are_gpus(const gp_plan *plan, int from, int to) {
     const gp_device_kind *kind = device_of(plan, from)->kind;
-    if (kind->on_host || kind != device_of(plan, to)->kind) return false;
-    return plan->process[plan->stage[from].worker] != plan->process[plan->stage[to].worker];
+    return !kind->on_host && kind == device_of(plan, to)->kind;
 }
 
 bool gp_plan_has_line(const gp_plan *plan, int from, int to) {
-    return plan->lines && are_apart(plan, from, to);
+    if (!plan->lines || !are_gpus(plan, from, to)) return false;
+    return plan->process[plan->stage[from].worker] != plan->process[plan->stage[to].worker];
 }
 
 uint32_t gp_lines_numbers(const gp_plan *plan) {
     size_t numbers = plan->stages->edge_count;
-    if (!plan->lines) return 0;
+    if (!plan->lines || plan->processes == 1) return 0;
     for (size_t c = 0; c < plan->stages->collective_count; c++)
         numbers += plan->stages->collectives[c].contributors.count * plan->stages->collectives[c].collectors.count;
     return numbers < UINT32_MAX / 4 ? (uint32_t)numbers : UINT32_MAX / 4;
@@ -197,6 +197,15 @@ static gp_status check_workers(const gp_plan *plan, const gp_lines *its, gp_erro
 
 /* ---- the choice -------------------------------------------------------------------------------------------------- */
 
+/* Processes are those of the run, or of a plan for other machines. */
+static bool are_apart(const gp_plan *plan, int from, int to) {
+    return gp_plan_process_of(plan, worker_of(plan, from)) != gp_plan_process_of(plan, worker_of(plan, to));
+}
+
+static bool are_gpus_apart(const gp_plan *plan, int from, int to) {
+    return are_gpus(plan, from, to) && are_apart(plan, from, to);
+}
+
 typedef bool (*pair_check)(const gp_plan *plan, int from, int to);
 
 /* The first stage with an edge or a collective to another one for which `check` holds; −1: none. */
@@ -220,14 +229,14 @@ static int find_pair(const gp_plan *plan, pair_check check, int *other) {
 static int find_sharer(const gp_plan *plan, int worker) {
     const gp_device_spec *device = &plan->devices[worker];
     for (int w = 0; w < plan->workers; w++)
-        if (w != worker && plan->process[w] == plan->process[worker] && plan->devices[w].kind == device->kind &&
-            plan->devices[w].index == device->index)
+        if (w != worker && gp_plan_process_of(plan, w) == gp_plan_process_of(plan, worker) &&
+            plan->devices[w].kind == device->kind && plan->devices[w].index == device->index)
             return w;
     return -1;
 }
 
 static bool has_sharer(const gp_plan *plan, int from, int to) {
-    if (!are_apart(plan, from, to)) return false;
+    if (!are_gpus_apart(plan, from, to)) return false;
     return find_sharer(plan, worker_of(plan, from)) >= 0 || find_sharer(plan, worker_of(plan, to)) >= 0;
 }
 
@@ -243,20 +252,32 @@ static gp_status refuse_sharers(const gp_plan *plan, int from, int to, gp_error 
 }
 
 gp_status gp_lines_choose(gp_plan *plan, gp_carrier carrier, gp_error *err) {
-    int to = 0, from = plan->processes > 1 ? find_pair(plan, are_apart, &to) : -1;
+    int to = 0, from = gp_plan_processes(plan) > 1 ? find_pair(plan, are_gpus_apart, &to) : -1;
     bool asked = carrier == GP_CARRIER_LINES;
     if (from < 0 || carrier == GP_CARRIER_WIRE) return GP_OK;
     const gp_device_kind *kind = device_of(plan, from)->kind;
     bool built = kind->has_lines && kind->has_lines();
-    if (!built && asked)
+    if (!built && asked && plan->processes > 1)
         return gp_fail(err, GP_UNSUPPORTED,
                        "stages %d and %d are on GPUs of different processes, but this program was built without NCCL: "
                        "install NCCL, and build again, or use pipeline.transport: mpi",
                        from, to);
-    from = built ? find_pair(plan, has_sharer, &to) : -1;
+    from = built || asked ? find_pair(plan, has_sharer, &to) : -1;
     if (from >= 0 && asked) return refuse_sharers(plan, from, to, err);
-    plan->lines = built && from < 0;
+    plan->lines = (built || asked) && from < 0;
     return GP_OK;
+}
+
+/* Whether the wire carries what a GPU sends or receives. */
+static bool is_staged(const gp_plan *plan, int from, int to) {
+    if (device_of(plan, from)->kind->on_host && device_of(plan, to)->kind->on_host) return false;
+    return are_apart(plan, from, to) && !(plan->lines && are_gpus(plan, from, to));
+}
+
+const char *gp_plan_gpu_messages(const gp_plan *plan) {
+    int to;
+    bool wire = gp_plan_processes(plan) > 1 && find_pair(plan, is_staged, &to) >= 0;
+    return plan->lines && wire ? "nccl and mpi" : plan->lines ? "nccl" : wire ? "mpi" : NULL;
 }
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */

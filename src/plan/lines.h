@@ -59,7 +59,11 @@ uint32_t gp_lines_numbers(const gp_plan *plan);
 /* Whether a line carries what goes from one stage to another: they are on GPUs of different processes, and plan->lines.
  */
 bool gp_plan_has_line(const gp_plan *plan, int from, int to);
-/* Sets plan->lines, of a plan whose stages are made. GP_UNSUPPORTED: lines are asked for, but not possible. */
+/* Sets plan->lines, of a plan whose stages are made. A plan for other machines takes it that their programs have what
+ * is asked for. GP_UNSUPPORTED: lines are asked for, but not possible. */
 GP_MUST_USE gp_status gp_lines_choose(gp_plan *plan, gp_carrier carrier, gp_error *err);
+/* What carries messages of GPUs between processes, of the run or of a plan for other machines: "nccl", "mpi", "nccl and
+ * mpi"; NULL: there are none. */
+const char *gp_plan_gpu_messages(const gp_plan *plan);
 
 #endif

@@ -311,7 +311,6 @@ static gp_status check_group(const gp_plan *plan, int stage, gp_error *err) {
 }
 
 static gp_status connect_processes(gp_plan *plan, gp_carrier carrier, gp_error *err) {
-    if (plan->processes == 1) return GP_OK;
     GP_RETURN_IF_FAILED(gp_lines_choose(plan, carrier, err));
     for (int s = 0; s < plan->stages->count; s++) GP_RETURN_IF_FAILED(check_group(plan, s, err));
     set_transports(plan);

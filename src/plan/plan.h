@@ -104,7 +104,8 @@ typedef struct gp_plan {
     gp_device_spec *devices; /* [worker] */
     int *process;            /* [worker] the process that has it, from 0 */
     int processes, rank;     /* how many there are, and which one this is */
-    bool lines;              /* lines carry messages between GPUs of different processes; else the wire does */
+    bool lines; /* lines carry messages between GPUs of different processes; else the wire does. So too if it is a plan
+                   for other machines (gp_plan_processes) */
     gp_links *links;         /* NULL: as in the request */
     size_t *arena;           /* [worker] bytes */
     size_t *transient_base;  /* [worker] from the arena's start */

@@ -522,6 +522,8 @@ static void the_plan_chooses(void **state) {
     assert_true(h[0].plan->lines && !h[1].plan->lines && !h[2].plan->lines);
     assert_int_equal(transport_of_scalars(h[0].plan), GP_TRANSPORT_NCCL);
     assert_int_equal(transport_of_scalars(h[2].plan), GP_TRANSPORT_MPI);
+    assert_string_equal(gp_plan_gpu_messages(h[0].plan), "nccl");
+    assert_string_equal(gp_plan_gpu_messages(h[2].plan), "mpi");
     assert_true(gp_identity_plan(h[0].plan) != gp_identity_plan(h[2].plan));
     must(gp_staging_bytes(h[0].plan, &bytes, &err), &err);
     assert_int_equal(bytes, 0);
@@ -530,6 +532,22 @@ static void the_plan_chooses(void **state) {
     /* What comes over the wire is pinned on its way in, and what goes on its way out. */
     assert_true(gp_memory_pinned(h[2].plan, 0) > gp_memory_pinned(h[0].plan, 0));
     for (int i = 0; i < 3; i++) harness_end(&h[i]);
+    assert_null(recorder_end(NULL));
+}
+
+/* On three workers, and on CPUs alone. */
+static void a_plan_says_what_carries(void **state) {
+    (void)state;
+    setting its = settings[SETTINGS - 1];
+    harness h;
+    recorder_begin(&(recorder_options){RECORDER_LAZY, 0, MOST_WORKERS, -1, -1, 0, 0, 0});
+    plan_of(&its, &gp_cuda_kind, &h);
+    assert_string_equal(gp_plan_gpu_messages(h.plan), "nccl and mpi");
+    harness_end(&h);
+    its.kinds = "CCC";
+    plan_of(&its, &gp_cuda_kind, &h);
+    assert_null(gp_plan_gpu_messages(h.plan));
+    harness_end(&h);
     assert_null(recorder_end(NULL));
 }
 
@@ -588,6 +606,7 @@ static void lines_that_cannot_be_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_plan_chooses),
+        cmocka_unit_test(a_plan_says_what_carries),
         cmocka_unit_test(an_edge_has_a_ring),
         cmocka_unit_test(lines_that_cannot_be_are_refused),
         cmocka_unit_test(several_processes_have_the_bits_of_one),
