@@ -224,7 +224,7 @@ static void begin_team(team *all, const setting *its, const harness_options *opt
                        before_hook before) {
     *all = (team){.processes = alone ? 1 : its->processes};
     pthread_mutex_init(&all->lock, NULL);
-    if (!alone) all->hub = loop_open(all->processes, seed, seed % 2 ? DELAY : 0, wire_failed, all);
+    if (!alone) all->hub = loop_open(all->processes, seed, seed % 4 == 1 ? DELAY : 0, wire_failed, all);
     for (int p = 0; p < all->processes; p++) {
         member *m = &all->member[p];
         harness_options own = *options;
@@ -447,8 +447,8 @@ static void fail_calls(const setting *its, long stride) {
 
 static void each_call_fails(void **state) {
     (void)state;
-    fail_calls(&settings[INTERLEAVED], test_pick(401, 53, 1));
-    fail_calls(&settings[SHARDS], test_pick(997, 101, 1));
+    fail_calls(&settings[INTERLEAVED], test_pick(401, 101, 1));
+    fail_calls(&settings[SHARDS], test_pick(997, 401, 1));
 }
 
 static int failing_rank, failing_pc;
