@@ -427,7 +427,7 @@ static bool leads_away(const gp_run *run, const gp_wait *wait) {
 
 /* What arrives is waited for last, when all its places are free (gp_channel_arrive). The host waits for no line. */
 static gp_status wait_away(gp_worker *worker, const gp_wait *wait, gp_error *err) {
-    bool gone = wait->kind == GP_WAIT_PULLED && gp_far_has_edge(worker->run, wait->edge);
+    bool gone = wait->kind == GP_WAIT_PULLED && kind_of(worker->run, worker->index)->on_host;
     return gone ? gp_far_wait_gone(worker, wait->edge, wait->micro, err) : GP_OK;
 }
 
@@ -460,7 +460,8 @@ static const gp_event *event_of(gp_worker *worker, const gp_mini_plan *mini, con
     return NULL;
 }
 
-/* What arrives over a line holds up the queue by itself; what the wire carries, the host has waited for. */
+/* What arrives over a line holds up the queue by itself. What the wire carries, the host waits for, and a sender's
+ * arena is free at once. */
 static gp_status wait_event_away(gp_worker *worker, const gp_instr *instr, const gp_wait *wait, gp_stream *queue,
                                  gp_error *err) {
     const gp_device_kind *kind = kind_of(worker->run, worker->index);

@@ -39,10 +39,17 @@ typedef struct peer {
     size_t stride;
 } peer;
 
+/* What was last sent from a buffer: a command's message. Those of earlier commands have gone. */
+typedef struct user {
+    gp_parcel *parcel; /* NULL: nothing */
+    uint64_t command;
+} user;
+
 /* The buffers of an edge. */
 typedef struct ring {
     char *memory;
     gp_staging_ring its; /* count 0: the memory of the arena */
+    user *users;         /* [buffer] */
 } ring;
 
 struct gp_far {
@@ -123,6 +130,7 @@ static gp_status open_ring(gp_run *run, uint32_t edge, gp_error *err) {
     bool receives = gp_plan_stage_is_far(run->plan, run->plan->stages->edges[edge].from);
     ring *its = &run->far->rings[edge];
     its->its = gp_staging_of_edge(run->plan, run->orders, edge, receives);
+    GP_RETURN_IF_FAILED(GP_NEW(&its->users, its->its.count, err));
     return new_buffer(run->far, gp_size_times(its->its.bytes, its->its.count), &its->memory, err);
 }
 
@@ -326,7 +334,10 @@ void gp_far_close(gp_run *run) {
     gp_far *far = run->far;
     if (!far) return;
     for (size_t e = 0; far->parcels && e < run->plan->stages->edge_count; e++) free(far->parcels[e]);
-    for (size_t e = 0; far->rings && e < run->plan->stages->edge_count; e++) free(far->rings[e].memory);
+    for (size_t e = 0; far->rings && e < run->plan->stages->edge_count; e++) {
+        free(far->rings[e].memory);
+        free(far->rings[e].users);
+    }
     for (size_t c = 0; far->pair_counts && c < run->plan->stages->collective_count; c++) {
         for (size_t i = 0; i < far->pair_counts[c]; i++) {
             free(far->pairs[c][i].parts);
@@ -362,14 +373,32 @@ static uint32_t edge_tag(const gp_run *run, uint32_t edge, uint16_t micro) {
     return edge * (uint32_t)run->far->pieces + micro;
 }
 
-/* The buffer of a copy; NULL: it has none. */
-static char *buffer_of(const gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr) {
+/* Number of the buffer of a copy, if the edge has buffers. */
+static size_t place_of(const gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr) {
     const gp_run *run = worker->run;
-    const ring *its = &run->far->rings[instr->edge];
     bool receives = instr->op == GP_INSTR_RECV;
-    if (its->its.count == 0) return NULL;
     uint16_t number = gp_copy_number(run->orders, (int)(mini - run->plan->minis), instr->edge, receives, instr->micro);
-    return its->memory + number % its->its.count * its->its.bytes;
+    return number % run->far->rings[instr->edge].its.count;
+}
+
+/* NULL: the edge has none. */
+static char *buffer_of(const gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr) {
+    const ring *its = &worker->run->far->rings[instr->edge];
+    return its->its.count > 0 ? its->memory + place_of(worker, mini, instr) * its->its.bytes : NULL;
+}
+
+/* Copies a part to its buffer, when the message before it has left that. With as many buffers as copies are in flight,
+ * the receiver needs nothing for this that comes later in a serial execution of the programs. */
+static gp_status fill_buffer(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, const gp_move *move,
+                             const gp_event *sent, gp_error *err) {
+    gp_run *run = worker->run;
+    user *its = &run->far->rings[instr->edge].users[place_of(worker, mini, instr)];
+    GP_RETURN_IF_FAILED(gp_staging_wait(worker, sent, err));
+    gp_pulse_pause(&worker->pulse);
+    if (its->command == worker->command) GP_RETURN_IF_FAILED(gp_parcel_wait(its->parcel, &run->cancel, err));
+    gp_pulse_resume(&worker->pulse);
+    *its = (user){&run->far->parcels[instr->edge][instr->micro], worker->command};
+    return gp_staging_take_out(worker, buffer_of(worker, mini, instr), worker->arena + move->offset, move->bytes, err);
 }
 
 gp_status gp_far_send(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, const gp_event *sent,
@@ -378,15 +407,10 @@ gp_status gp_far_send(gp_worker *worker, const gp_mini_plan *mini, const gp_inst
     char *buffer = buffer_of(worker, mini, instr);
     gp_move move;
     gp_instr_move(run->plan, mini, instr, 0, &move);
-    const char *address = worker->arena + move.offset;
-    if (buffer) {
-        GP_RETURN_IF_FAILED(gp_staging_wait(worker, sent, err));
-        GP_RETURN_IF_FAILED(gp_staging_take_out(worker, buffer, address, move.bytes, err));
-        address = buffer;
-    }
+    if (buffer) GP_RETURN_IF_FAILED(fill_buffer(worker, mini, instr, &move, sent, err));
     gp_wire_send(run->wire, &run->far->parcels[instr->edge][instr->micro], worker->command,
                  process_of(run, run->plan->stages->edges[instr->edge].to), edge_tag(run, instr->edge, instr->micro),
-                 address, move.bytes);
+                 buffer ? buffer : worker->arena + move.offset, move.bytes);
     return GP_OK;
 }
 

@@ -24,8 +24,8 @@ gp_route gp_plan_route(const gp_plan *plan, int from, int to);
 /* Whether messages of the stage over the wire go through staging. */
 bool gp_plan_is_staged(const gp_plan *plan, int stage);
 
-/* The ring of the worker of the edge's sender, or receiver. A sender has as many buffers as copies are in flight, so
- * that it waits for no more than slots make it wait for. */
+/* The ring of the worker of the edge's sender, or receiver. A sender has as many buffers as copies are in flight. So
+ * it waits for no more than slots would make it wait for in one process. */
 gp_staging_ring gp_staging_of_edge(const gp_plan *plan, const gp_copy_orders *orders, uint32_t edge, bool receives);
 /* Bytes of the buffer of this process for a contributor and a collector, one of them in another process; 0: they need
  * none. On the host a message needs one if it has several ranges. */

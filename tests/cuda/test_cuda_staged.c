@@ -22,7 +22,16 @@
 #include "plan/staging.h"
 #include "process/loop_wire.h"
 
-enum { MOST_PROCESSES = 4, MOST_WORKERS = 6, MICRO_BATCHES = 5, BATCH = 15, EVALUATED = 8, STEPS = 2, DELAY = 100 };
+enum {
+    MOST_PROCESSES = 4,
+    MOST_WORKERS = 6,
+    MICRO_BATCHES = 5,
+    BATCH = 15,
+    LAST = 6,
+    EVALUATED = 8,
+    STEPS = 3,
+    DELAY = 100
+};
 
 /* A training, and the processes of its workers. */
 typedef struct setting {
@@ -165,6 +174,7 @@ static harness_options options_of(const setting *its, gp_checkpoint_mode mode, b
                              .bucket = 200,
                              .micro_batches = MICRO_BATCHES,
                              .batch = BATCH,
+                             .last = LAST,
                              .evaluation = EVALUATED,
                              .devices = its->devices ? its->devices : MOST_WORKERS,
                              .norms = true,
@@ -177,8 +187,9 @@ static gp_status train(harness *h, uint64_t *hash, gp_error *err) {
     for (uint32_t step = 1; step <= STEPS + 1; step++) {
         gp_step_result result;
         bool training = step <= STEPS;
+        int64_t samples = !training ? EVALUATED : step == 2 ? LAST : BATCH;
         recorder_meet();
-        GP_RETURN_IF_FAILED(harness_step(h, training ? BATCH : EVALUATED, training, step, &result, err));
+        GP_RETURN_IF_FAILED(harness_step(h, samples, training, step, &result, err));
         uint64_t kept = 0;
         double values[4096];
         for (int p = 0; p < h->graph->param_count; p++) {
@@ -190,7 +201,6 @@ static gp_status train(harness *h, uint64_t *hash, gp_error *err) {
         }
         *hash = gp_hash_bytes(gp_hash_bytes(*hash, &kept, sizeof kept), &result.loss_sum, sizeof result.loss_sum);
     }
-    recorder_meet();
     return GP_OK;
 }
 
@@ -558,6 +568,7 @@ static void an_edge_has_a_ring(void **state) {
     harness h;
     gp_error err = {0};
     gp_copy_orders *orders = NULL;
+    recorder_begin(&(recorder_options){RECORDER_LAZY, 0, MOST_WORKERS, -1, -1, 0, 0, 0});
     plan_of(&settings[PAIR], &gp_cuda_kind, &h);
     must(gp_copy_orders_create(h.plan, &orders, &err), &err);
     for (size_t e = 0; e < h.plan->stages->edge_count; e++) {
@@ -573,6 +584,7 @@ static void an_edge_has_a_ring(void **state) {
     }
     gp_copy_orders_destroy(&orders);
     harness_end(&h);
+    assert_null(recorder_end(NULL));
 }
 
 static void expect_refusal(const setting *its, const gp_device_kind *gpu, const char *sentence) {
