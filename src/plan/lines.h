@@ -15,10 +15,10 @@
  *   order), so they have arrived. The computation comes before the receive in the order, and so it is over.
  * So both ends of M run, and M arrives. A call of the driver may make a thread of the host wait for all that its worker
  * has enqueued. That changes nothing, since this comes before what the thread has not enqueued yet. It would not hold
- * for a GPU with several workers, so there lines are not chosen. A message over the wire (plan/staging.h) changes nothing
- * either: its two ends stand in the same order, and the host waits for it at them only. Lines are opened and closed by their numbers, one
- * after another in each process, and all processes agree in the numbers: so both ends of the lowest one are always at
- * it.
+ * for a GPU with several workers, so there lines are not chosen. A message over the wire (plan/staging.h) changes
+ * nothing either: its ends stand in the same order, and the host waits for nothing that comes later. Lines are opened
+ * and closed by their numbers, one after another in each process, and all processes agree in the numbers: so both ends
+ * of the lowest one are always at it.
  *
  * This takes that all messages that wait can be on a GPU at the same time (GP_LINE_ENDS), and that no queue holds up
  * another one of the same worker (CUDA_DEVICE_MAX_CONNECTIONS, docs/gpu.md).
