@@ -288,9 +288,18 @@ class _Step:
         spans = self.graph.nodes[i].spans
         return self.timeline.spans[spans[0]].issued if spans else None
 
+    def _comes_from_far(self, node):
+        """Whether messages from other processes make it ready: they travel after they were sent or posted."""
+        process = self.timeline.workers[node.worker].process
+        its = (self.graph.nodes[j].worker for j in node.waits)
+        return node.op in ("recv", "collect") and any(self.timeline.workers[worker].process != process for worker in its)
+
     def _gap(self, add, i, start, end):
         """A device's copy that was issued and has its value waits for other copies. A thread copies as soon as it runs."""
         issued, node = self._issued(i), self.graph.nodes[i]
+        if self._comes_from_far(node):
+            add(COPYING if node.op == "recv" else TOGETHER, start, end)
+            return
         queued = self.planned or (issued is not None and len(self.timeline.workers[node.worker].lanes) > 1)
         if node.op not in ("recv", "load") or not queued:
             self._launch(add, start, end)

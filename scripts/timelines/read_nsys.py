@@ -16,11 +16,11 @@ from .nsys_tables import COPY as COPIES
 from .nsys_tables import DEVICE_TO_DEVICE, Export, process_number
 from .timeline import COMPUTE, COPY, BadInput, Plan, Span, Step, Timeline, Worker, kind_of_nccl
 
-INSTRUCTION = re.compile(r"(load|F|R|B|I|W|send|recv|post|collect|norm|clip|total|reduce|step) s(\d{1,6})(?: m(\d{1,6}))?(?: [ec]\d+)?$")
+INSTRUCTION = re.compile(r"(load|F|R|B|I|W|send|recv|post|collect|norm|clip|total|reduce|update|step) s(\d{1,6})(?: m(\d{1,6}))?(?: [ec]\d+)?$")
 STEP = re.compile(r"step \d{1,12}$")
 LOADER = re.compile(r"enumerate\(DataLoader\)#")  # PyTorch's range around the next mini-batch
 COPYING = ("load", "send", "recv", "post", "collect")
-QUEUES = ("computes", "receives", "receives gradients")
+QUEUES = ("computes", "receives", "receives gradients", "collects gradients")
 
 
 def read_nsys(path, options=None):

@@ -5,7 +5,7 @@ from .depend import NoOrder, plan_graph
 from .read import number, read_json, text, whole
 from .timeline import COMPUTE, COPY, BadInput, Plan, Span, Step, Timeline, Worker
 
-LANES = ("computes", "receives", "receives gradients")
+LANES = ("computes", "receives", "receives gradients", "collects gradients")
 OPS = {"load": COPY, "send": COPY, "recv": COPY, "post": COPY, "collect": COPY, "barrier": None,
        "F": COMPUTE, "R": COMPUTE, "B": COMPUTE, "I": COMPUTE, "W": COMPUTE, "norm": COMPUTE, "clip": COMPUTE, "total": COMPUTE,
        "reduce": COMPUTE, "update": COMPUTE, "step": COMPUTE}
@@ -89,7 +89,7 @@ def _check_instructions(path, worker, where, workers):
         if end > LATEST:
             raise BadInput(f"{path}: {at} ({text(it['name'])}): ends after {end:g} ms, which is no time of a step; {AGAIN}")
         if not 0 <= queue < len(LANES):
-            raise BadInput(f"{path}: {at} ({text(it['name'])}): queue is not 0, 1 or 2; {AGAIN}")
+            raise BadInput(f"{path}: {at} ({text(it['name'])}): queue is not 0, 1, 2 or 3; {AGAIN}")
         if start < last.get(queue, 0) - 1e-6 * (1 + end):
             raise BadInput(f"{path}: {at} ({text(it['name'])}) begins before the instruction before it in its queue ends; {AGAIN}")
         last[queue] = end
@@ -143,5 +143,5 @@ def _workers(data, lanes):
     devices = [text(it.get("name")) or f"worker {w}" for w, it in enumerate(data["workers"])]
     names = unique_names(devices, range(len(devices)))
     stages = [it.get("stages") if isinstance(it.get("stages"), list) else [] for it in data["workers"]]
-    return [Worker(name, tuple(whole(s) for s in stages[w]), LANES if any((w, q) in lanes for q in (1, 2)) else LANES[:1])
-            for w, name in enumerate(names)]
+    counts = [4 if (w, 3) in lanes else 3 if any((w, q) in lanes for q in (1, 2)) else 1 for w in range(len(names))]
+    return [Worker(name, tuple(whole(s) for s in stages[w]), LANES[:counts[w]]) for w, name in enumerate(names)]

@@ -11,7 +11,7 @@ from .read import MAKE, number, text, whole
 from .read_plan import check_plan
 from .timeline import COMPUTE, COPY, BadInput, LayerSpan, Plan, Span, Step, Timeline, Worker
 
-TRACK = re.compile(r"worker (\d{1,6}) \((.*?)\)(?:, stages? ([\d, …]+?))?(?:, process \d+)?(?:: (.+))?$")
+TRACK = re.compile(r"worker (\d{1,6}) \((.*?)\)(?:, stages? ([\d, …]+?))?(?:, process (\d{1,6}))?(?:: (.+))?$")
 INSTRUCTION = re.compile(r"(load|F|R|B|I|W|send|recv|post|collect|norm|clip|total|reduce|step) s(\d{1,6})(?: m(\d{1,6}))?(?: [ec]\d+)?$")
 MEMORY = re.compile(r"memory of worker (\d{1,6})$")
 KIND_OF = {"compute": COMPUTE, "copy": COPY}
@@ -40,7 +40,7 @@ class _Track:
 
     def __init__(self, match):
         self.number, self.device = int(match[1]), text(match[2])
-        self.lane = match[4] or "computes"
+        self.lane, self.process = match[5] or "computes", int(match[4] or 0)
         listed = match[3] or ""
         self.stages = [] if "…" in listed else [int(part) for part in re.findall(r"\d{1,6}", listed)]
 
@@ -181,15 +181,16 @@ class _Reader:
 
     def _workers(self, lanes):
         stages = {worker: set() for worker in lanes}
-        devices = {}
+        devices, processes = {}, {}
         for track in self.tracks.values():
+            processes[self.index[track.number]] = track.process
             stages[self.index[track.number]].update(track.stages)
             devices[self.index[track.number]] = track.device
         for span in self.spans:
             if span.stage >= 0:
                 stages[span.worker].add(span.stage)
         names = unique_names([devices[worker] for worker in sorted(lanes)], self.numbers)
-        return [Worker(name, tuple(sorted(stages[worker])), tuple(text(lane) for lane in lanes[worker]))
+        return [Worker(name, tuple(sorted(stages[worker])), tuple(text(lane) for lane in lanes[worker]), processes[worker])
                 for worker, name in enumerate(names)]
 
     def _give_layers_micro(self):

@@ -28,6 +28,7 @@ class Worker:
     name: str  # "cpu:0", "cuda:1"; unique in a timeline
     stages: tuple = ()  # stages that it has; empty: not known
     lanes: tuple = ("computes",)  # what runs side by side on it, for the tracks of a page
+    process: int = 0  # of the run, that has it
 
 
 @dataclass(**SLOTS)

@@ -203,15 +203,23 @@ gp_status gp_balance_problem_init(gp_balance_problem *problem, const gp_balance_
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
+/* What replicas take besides, about: places for the others' parts of a shard. They may share out the optimizer. */
+static int64_t replicas_take(const gp_stage_plan *stage, int replicas, bool shards) {
+    int64_t more = (int64_t)stage->memory[GP_MEMORY_GRADIENTS];
+    if (shards) more -= (int64_t)stage->memory[GP_MEMORY_OPTIMIZER];
+    return more / replicas * (replicas - 1);
+}
+
 /* A stage of its own keeps each value that it gives away; as a part of a stage a layer keeps those that some backward
  * pass reads. read: of each node's output. Its worker has no other stage. */
-static void read_stage(const gp_plan *plan, int s, int micro_batches, int64_t samples, const bool *read,
-                       gp_cut_bytes *out) {
+static void read_stage(const gp_plan *plan, int s, const gp_plan_request *request, int replicas, int64_t samples,
+                       const bool *read, gp_cut_bytes *out) {
     const gp_stage_plan *stage = &plan->stage[s];
     const gp_stage *its = &plan->stages->stage[s];
-    int64_t fixed = (int64_t)stage->fixed, saved = (int64_t)stage->frame_stride[GP_FRAME_SAVED];
+    int64_t fixed = (int64_t)stage->fixed + replicas_take(stage, replicas, request->shard_optimizer);
+    int64_t saved = (int64_t)stage->frame_stride[GP_FRAME_SAVED];
     for (size_t i = 0; i < stage->stats_count; i++)
-        fixed += (int64_t)stage->stats[i].stride * (micro_batches - plan->minis[0].pieces);
+        fixed += (int64_t)stage->stats[i].stride * (request->micro_batches - plan->minis[0].pieces);
     for (size_t i = 0; i < its->gives.count && saved > 0; i++) {
         int value = its->gives.items[i];
         if (read[plan->graph->values[value].producer]) continue;
@@ -256,6 +264,10 @@ static gp_status plan_layers(const gp_plan_request *request, int worker, int64_t
     return status;
 }
 
+static int replicas_of(const gp_balance_request *request, int worker) {
+    return request->plan.replicas ? request->plan.replicas[worker] : 1;
+}
+
 /* Sets bytes[layer] to what the layers take on the device of a worker: read off a plan in which each layer is a stage
  * of its own. At most GP_MAX_STAGES layers. */
 static gp_status find_layer_bytes(const gp_balance_request *request, int worker, gp_cut_bytes *bytes, gp_error *err) {
@@ -267,7 +279,7 @@ static gp_status find_layer_bytes(const gp_balance_request *request, int worker,
     gp_status status = GP_NEW(&read, graph->node_count, err);
     if (status == GP_OK && plan->minis[0].training) status = gp_keeping_read(graph, samples, read, err);
     for (int i = 0; i < graph->layer_count && status == GP_OK; i++)
-        read_stage(plan, i, request->plan.micro_batches, samples, read, &bytes[i]);
+        read_stage(plan, i, &request->plan, replicas_of(request, worker), samples, read, &bytes[i]);
     free(read);
     gp_plan_destroy(&plan);
     return status;
@@ -277,7 +289,8 @@ static gp_status find_layer_bytes(const gp_balance_request *request, int worker,
 static bool bytes_equal(const gp_balance_request *request, int worker, int other) {
     int a = gp_plan_request_worker(&request->plan, worker), b = gp_plan_request_worker(&request->plan, other);
     gp_device_spec both[2] = {request->plan.devices[a], request->plan.devices[b]}, distinct[2];
-    return request->devices[a].samples == request->devices[b].samples && gp_profile_distinct(both, 2, distinct) == 1;
+    return request->devices[a].samples == request->devices[b].samples &&
+           replicas_of(request, worker) == replicas_of(request, other) && gp_profile_distinct(both, 2, distinct) == 1;
 }
 
 static gp_status find_bytes(gp_balance_problem *problem, const gp_balance_request *request, gp_error *err) {

@@ -50,8 +50,9 @@ typedef struct gp_device_op {
 enum { GP_RUN_MANY = 256 };
 
 enum {
-    GP_LINE_ID = 128,  /* bytes that tell one line from all others */
-    GP_LINE_ENDS = 16, /* lines that may wait on one device at the same time */
+    GP_LINE_ID = 128,    /* bytes that tell one line from all others */
+    GP_LINE_ENDS = 30,   /* lines that may wait on one device at the same time, each in a queue of its own */
+    GP_LINE_BLOCKS = 64, /* multiprocessors that these take in all */
 };
 
 /* Memory of a device. */
@@ -157,9 +158,10 @@ struct gp_device_kind {
     bool (*has_lines)(void);
     /* Makes what both ends of a new line are opened with. */
     gp_status (*line_id)(char id[GP_LINE_ID], gp_error *err);
-    /* One end. Blocks until the other end is opened too, or the run is cancelled. */
-    gp_status (*line_open)(gp_device *device, const char id[GP_LINE_ID], bool sends, const gp_cancel *cancel,
-                           gp_line **out, gp_error *err);
+    /* One end. Blocks until the other end is opened too, or the run is cancelled. `blocks`: multiprocessors of the
+     * device that a message takes at most while it waits; the same at both ends. */
+    gp_status (*line_open)(gp_device *device, const char id[GP_LINE_ID], bool sends, int blocks,
+                           const gp_cancel *cancel, gp_line **out, gp_error *err);
     /* Enqueues one message, which is sent or received. Both ends give as many ranges of the same sizes. In the queue it
      * is over when its memory has been sent, or written; that may take until the other end has reached it. */
     gp_status (*line_carry)(gp_line *line, gp_stream *stream, const gp_device_range *ranges, int count,

@@ -293,9 +293,8 @@ static uint64_t joined_value(const gp_worker *worker, bool collected) {
 static gp_status join(gp_worker *worker, const gp_instr *instr, bool collected, gp_error *err) {
     gp_joining *joining = joining_of(worker->run, instr->collective, instr->stage);
     gp_event *event = collected ? joining->collected : joining->posted;
-    if (event)
-        GP_RETURN_IF_FAILED(
-            kind_of(worker->run, worker->index)->event_record(event, worker->queue[GP_QUEUE_COMPUTE], err));
+    gp_stream *queue = worker->queue[gp_instr_queue(worker->run->plan->stages, instr)];
+    if (event) GP_RETURN_IF_FAILED(kind_of(worker->run, worker->index)->event_record(event, queue, err));
     gp_signal_raise(&joining->joined, joined_value(worker, collected));
     return GP_OK;
 }
@@ -324,14 +323,15 @@ bool gp_channel_is_there(const gp_worker *worker, const gp_mini_plan *mini, cons
 
 gp_status gp_channel_collect(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
     const gp_plan *plan = worker->run->plan;
+    gp_stream *queue = worker->queue[gp_instr_queue(plan->stages, instr)];
     gp_moves moves = gp_moves_of(plan, mini, instr);
     gp_move move;
     GP_RETURN_IF_FAILED(gp_far_lines_wait_own(worker, mini, instr, err));
     while (gp_moves_next(&moves, &move)) {
         const gp_worker *from = &worker->run->workers[plan->stage[move.from].worker];
         if (gp_run_is_far(worker->run, from->index)) continue; /* it was waited for, or comes over a line */
-        GP_RETURN_IF_FAILED(pull(worker, worker->queue[GP_QUEUE_COMPUTE], worker->arena + move.offset, from,
-                                 from->arena + move.source, move.bytes, err));
+        GP_RETURN_IF_FAILED(
+            pull(worker, queue, worker->arena + move.offset, from, from->arena + move.source, move.bytes, err));
     }
     GP_RETURN_IF_FAILED(gp_far_unpack(worker, mini, instr, err));
     GP_RETURN_IF_FAILED(gp_far_lines_collect(worker, mini, instr, err));
@@ -358,6 +358,18 @@ static gp_status wait_for_part(gp_worker *worker, int from, uint64_t number, gp_
     return kind_of(worker->run, worker->index)->stream_wait(worker->queue[GP_QUEUE_COMPUTE], event, err);
 }
 
+static gp_status offer_on_lines(gp_worker *worker, const gp_stage_plan *stage, const gp_exchange *exchange, int micro,
+                                const gp_event *posted, gp_error *err) {
+    const gp_run *run = worker->run;
+    char *own = worker->arena + gp_exchange_own(run->plan, stage, exchange, micro);
+    gp_move move;
+    for (int i = 0; gp_exchange_move(run->plan, stage, exchange, micro, i, &move); i++)
+        if (gp_far_lines_exchanges(run, stage->stage, move.from))
+            GP_RETURN_IF_FAILED(
+                gp_far_lines_offer(worker, stage->stage, move.from, (gp_device_range){own, move.bytes}, posted, err));
+    return GP_OK;
+}
+
 static gp_status exchange_parts(gp_worker *worker, const gp_stage_plan *stage, const gp_exchange *exchange, int micro,
                                 size_t number, gp_error *err) {
     gp_run *run = worker->run;
@@ -366,8 +378,14 @@ static gp_status exchange_parts(gp_worker *worker, const gp_stage_plan *stage, c
     gp_move move;
     GP_RETURN_IF_FAILED(post_part(worker, stage->stage, in_all, err));
     GP_RETURN_IF_FAILED(gp_far_offer(worker, stage, exchange, micro, meeting->events[in_all % 2], err));
+    GP_RETURN_IF_FAILED(offer_on_lines(worker, stage, exchange, micro, meeting->events[in_all % 2], err));
     for (int i = 0; gp_exchange_move(run->plan, stage, exchange, micro, i, &move); i++) {
         const gp_worker *from = &run->workers[run->plan->stage[move.from].worker];
+        if (gp_far_lines_exchanges(run, move.from, stage->stage)) {
+            const gp_device_range place = {worker->arena + move.offset, move.bytes};
+            GP_RETURN_IF_FAILED(gp_far_lines_take(worker, move.from, stage->stage, place, err));
+            continue;
+        }
         if (gp_run_is_far(run, from->index)) {
             GP_RETURN_IF_FAILED(gp_far_take(worker, stage->stage, &move, err));
             continue;

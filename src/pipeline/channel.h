@@ -27,7 +27,8 @@ GP_MUST_USE gp_status gp_channel_send(gp_worker *worker, const gp_mini_plan *min
 /* After the wait for its send. */
 GP_MUST_USE gp_status gp_channel_receive(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr,
                                          gp_error *err);
-/* The stage's part can be read: the signal, and the event in the computing queue. */
+/* The stage's part can be read: the signal, and the event in the computing queue; also within the backward that makes
+ * the part (plan/early_posts.h). */
 GP_MUST_USE gp_status gp_channel_post(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr,
                                       gp_error *err);
 /* Whether all contributors have posted, and what other processes send has arrived: a collect would wait for nothing. */

@@ -82,10 +82,12 @@ static uint32_t collective_tag(const gp_plan *plan, size_t collective) {
     return tag < UINT32_MAX / 2 ? (uint32_t)tag : UINT32_MAX / 2;
 }
 
+/* Whether the wire carries what the stage's group exchanges. */
 static bool group_is_apart(const gp_plan *plan, int stage) {
     int first = gp_stages_group(plan->stages, stage);
     for (int s = first; s < first + plan->stages->stage[stage].group; s++)
-        if (plan->process[plan->stage[s].worker] != plan->process[plan->stage[stage].worker]) return true;
+        if (plan->process[plan->stage[s].worker] != plan->process[plan->stage[stage].worker])
+            return !gp_plan_has_line(plan, s, stage);
     return false;
 }
 
@@ -533,12 +535,13 @@ gp_status gp_far_post(gp_worker *worker, const gp_mini_plan *mini, const gp_inst
 static gp_status unpack(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, const pair *its,
                         gp_error *err) {
     const far_part *part = part_of(worker->run, mini, its);
+    gp_stream *queue = worker->queue[gp_instr_queue(worker->run->plan->stages, instr)];
     size_t unpacked = 0;
     gp_move move;
     for (int i = 0; i < part->count && is_packed(worker, part); i++) {
         gp_instr_move(worker->run->plan, mini, instr, part->first + i, &move);
-        GP_RETURN_IF_FAILED(gp_worker_kind(worker)->copy_in(
-            worker->queue[GP_QUEUE_COMPUTE], worker->arena + move.offset, its->packed + unpacked, move.bytes, err));
+        GP_RETURN_IF_FAILED(gp_worker_kind(worker)->copy_in(queue, worker->arena + move.offset, its->packed + unpacked,
+                                                            move.bytes, err));
         unpacked += move.bytes;
     }
     return GP_OK;

@@ -55,6 +55,8 @@ static gp_status open_parts(gp_far_lines *its, const gp_plan *plan, gp_error *er
         for (int f = its->plan->first[c]; f < its->plan->first[c + 1]; f++)
             GP_RETURN_IF_FAILED(
                 GP_NEW(&its->parts[f].ranges, count_ranges(plan, &its->plan->flows[f], (uint32_t)c), err));
+    for (int f = its->plan->exchanges; f < its->plan->flow_count; f++)
+        GP_RETURN_IF_FAILED(GP_NEW(&its->parts[f].ranges, 1, err));
     return GP_OK;
 }
 
@@ -112,7 +114,7 @@ static gp_status connect_line(gp_worker *worker, const gp_line_plan *plan, line_
     gp_line *line = NULL;
     if (sends) GP_RETURN_IF_FAILED(kind->stream_create(worker->device, true, &end->queue, err));
     GP_RETURN_IF_FAILED(agree(worker, plan, id, err));
-    GP_RETURN_IF_FAILED(kind->line_open(worker->device, id, sends, &worker->run->cancel, &line, err));
+    GP_RETURN_IF_FAILED(kind->line_open(worker->device, id, sends, plan->blocks, &worker->run->cancel, &line, err));
     atomic_store(&end->line, line);
     return greet(worker, end, line, sends ? end->queue : worker->queue[plan->queue], err);
 }
@@ -244,12 +246,11 @@ static int list_ranges(gp_worker *worker, const gp_mini_plan *mini, uint32_t col
     return count;
 }
 
-static gp_status send_part(gp_worker *worker, const gp_mini_plan *mini, uint32_t collective, int flow,
-                           const gp_event *posted, gp_error *err) {
+/* The ranges are listed. */
+static gp_status send_part(gp_worker *worker, int flow, const gp_event *posted, gp_error *err) {
     const gp_device_kind *kind = gp_worker_kind(worker);
     part *its = &worker->run->lines->parts[flow];
     gp_stream *queue = end_of(worker->run, flow)->queue;
-    its->count = list_ranges(worker, mini, collective, flow, true);
     GP_RETURN_IF_FAILED(kind->stream_wait(queue, posted, err));
     GP_RETURN_IF_FAILED(carry(worker, flow, queue, its->ranges, its->count, err));
     its->sent = true;
@@ -259,9 +260,12 @@ static gp_status send_part(gp_worker *worker, const gp_mini_plan *mini, uint32_t
 gp_status gp_far_lines_post(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, const gp_event *posted,
                             gp_error *err) {
     const gp_far_lines *its = worker->run->lines;
-    for (int f = its ? its->plan->first[instr->collective] : 0; its && f < its->plan->first[instr->collective + 1]; f++)
-        if (its->plan->flows[f].from == instr->stage)
-            GP_RETURN_IF_FAILED(send_part(worker, mini, instr->collective, f, posted, err));
+    for (int f = its ? its->plan->first[instr->collective] : 0; its && f < its->plan->first[instr->collective + 1];
+         f++) {
+        if (its->plan->flows[f].from != instr->stage) continue;
+        its->parts[f].count = list_ranges(worker, mini, instr->collective, f, true);
+        GP_RETURN_IF_FAILED(send_part(worker, f, posted, err));
+    }
     return GP_OK;
 }
 
@@ -275,6 +279,7 @@ static bool overlaps(const part *its, const char *address, size_t bytes) {
 
 gp_status gp_far_lines_wait_own(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
     const gp_far_lines *its = worker->run->lines;
+    gp_stream *queue = worker->queue[gp_instr_queue(worker->run->plan->stages, instr)];
     for (int f = 0; its && f < its->plan->flow_count; f++) {
         const part *own = &its->parts[f];
         bool hit = false;
@@ -282,15 +287,14 @@ gp_status gp_far_lines_wait_own(gp_worker *worker, const gp_mini_plan *mini, con
         if (its->plan->flows[f].from != instr->stage || !own->sent) continue; /* other stages may be other workers' */
         for (int i = 0; !hit && gp_instr_move(worker->run->plan, mini, instr, i, &move); i++)
             hit = overlaps(own, worker->arena + move.offset, move.bytes);
-        if (hit)
-            GP_RETURN_IF_FAILED(gp_worker_kind(worker)->stream_wait(worker->queue[GP_QUEUE_COMPUTE], own->gone, err));
+        if (hit) GP_RETURN_IF_FAILED(gp_worker_kind(worker)->stream_wait(queue, own->gone, err));
     }
     return GP_OK;
 }
 
 gp_status gp_far_lines_collect(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
     const gp_far_lines *its = worker->run->lines;
-    gp_stream *queue = worker->queue[GP_QUEUE_COMPUTE];
+    gp_stream *queue = worker->queue[gp_instr_queue(worker->run->plan->stages, instr)];
     for (int f = its ? its->plan->first[instr->collective] : 0; its && f < its->plan->first[instr->collective + 1];
          f++) {
         if (its->plan->flows[f].to != instr->stage) continue;
@@ -308,6 +312,26 @@ gp_status gp_far_lines_wait_gone(gp_worker *worker, const gp_wait *wait, gp_stre
             GP_RETURN_IF_FAILED(gp_worker_kind(worker)->stream_wait(queue, its->parts[f].gone, err));
     }
     return GP_OK;
+}
+
+/* ---- exchanges within a pass ------------------------------------------------------------------------------------- */
+
+bool gp_far_lines_exchanges(const gp_run *run, int from, int to) {
+    return run->lines && gp_lines_exchange(run->lines->plan, from, to) >= 0;
+}
+
+gp_status gp_far_lines_offer(gp_worker *worker, int from, int to, gp_device_range own, const gp_event *posted,
+                             gp_error *err) {
+    int flow = gp_lines_exchange(worker->run->lines->plan, from, to);
+    part *its = &worker->run->lines->parts[flow];
+    its->ranges[0] = own;
+    its->count = 1;
+    return send_part(worker, flow, posted, err);
+}
+
+gp_status gp_far_lines_take(gp_worker *worker, int from, int to, gp_device_range place, gp_error *err) {
+    int flow = gp_lines_exchange(worker->run->lines->plan, from, to);
+    return carry(worker, flow, worker->queue[GP_QUEUE_COMPUTE], &place, 1, err);
 }
 
 /* ---- the end of a step ------------------------------------------------------------------------------------------- */

@@ -45,6 +45,14 @@ GP_MUST_USE gp_status gp_far_lines_collect(gp_worker *worker, const gp_mini_plan
                                            gp_error *err);
 /* Makes the queue wait until what the worker posted for that member has gone (COLLECTED). */
 GP_MUST_USE gp_status gp_far_lines_wait_gone(gp_worker *worker, const gp_wait *wait, gp_stream *queue, gp_error *err);
+/* Exchanges within a pass. Whether a line carries them from one stage to the other. */
+bool gp_far_lines_exchanges(const gp_run *run, int from, int to);
+/* Sends the stage's own part, after `posted`. It is written again in the next step only, after parts that the other one
+ * posts when it has this one. */
+GP_MUST_USE gp_status gp_far_lines_offer(gp_worker *worker, int from, int to, gp_device_range own,
+                                         const gp_event *posted, gp_error *err);
+/* Receives the other one's part, in the computing queue. */
+GP_MUST_USE gp_status gp_far_lines_take(gp_worker *worker, int from, int to, gp_device_range place, gp_error *err);
 /* On the host: until all messages that were sent have gone. */
 GP_MUST_USE gp_status gp_far_lines_finish(gp_worker *worker, gp_error *err);
 

@@ -122,7 +122,7 @@ static gp_status fill(const gp_plan *plan, const gp_mini_plan *mini, gp_worker_p
             if (is_bucket(plan, &program->instrs[pc])) GP_RETURN_IF_FAILED(add_post(plan, mini, w, pc, &out[w], err));
         if (out[w].count == 0) continue;
         qsort(out[w].items, out[w].count, sizeof *out[w].items, by_place);
-        GP_RETURN_IF_FAILED(add_sums(plan, program, &out[w], err));
+        if (!gp_plan_has_queues(plan)) GP_RETURN_IF_FAILED(add_sums(plan, program, &out[w], err));
     }
     return GP_OK;
 }
@@ -130,7 +130,7 @@ static gp_status fill(const gp_plan *plan, const gp_mini_plan *mini, gp_worker_p
 gp_status gp_early_posts_create(const gp_plan *plan, const gp_mini_plan *mini, gp_worker_posts **out, gp_error *err) {
     gp_worker_posts *posts = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&posts, plan->workers, err));
-    gp_status status = gp_plan_has_queues(plan) ? GP_OK : fill(plan, mini, posts, err);
+    gp_status status = fill(plan, mini, posts, err);
     if (status == GP_OK)
         *out = posts;
     else

@@ -3,13 +3,14 @@
  * A stage's gradients are posted in buckets (schedule/stages.h). The last backward of a mini-batch completes them one
  * after another, from the last parameter to the first. As soon as one is complete, its worker posts it, and goes on
  * with the backward. The instruction `post`, which follows the backward, then finds that it is done. So programs, waits
- * and slots are the same as without. On devices with queues nothing is posted early: what queues know of one another
- * follows from the places of posts in programs (plan/queues.h).
+ * and slots are the same as without. On a device with queues the post is an event in the midst of the backward. Another
+ * queue collects the parts of other replicas meanwhile (GP_QUEUE_SUMS).
  *
- * Between processes, parts of others arrive by themselves. After each op of a backward that no other stage waits for,
- * the worker looks whether those of the next bucket are there, adds them up, and posts the sums. Which buckets it finds
- * depends on time, but an op of a sum reads and writes nothing but that bucket, so that no result does. The last pass
- * of the worker must come before the instructions that are carried out early: then none of them can be past already.
+ * Between processes on CPUs, parts of others arrive by themselves. After each op of a backward that no other stage
+ * waits for, the worker looks whether those of the next bucket are there, adds them up, and posts the sums. Which
+ * buckets it finds depends on time, but an op of a sum reads and writes nothing but that bucket, so that no result
+ * does. The last pass of the worker must come before the instructions that are carried out early: then none of them can
+ * be past already.
  *
  * Derived from programs and routines, pure; owned by the plan, read-only, any thread. */
 #ifndef GP_PLAN_EARLY_POSTS_H

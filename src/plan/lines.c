@@ -37,6 +37,7 @@ uint32_t gp_lines_numbers(const gp_plan *plan) {
     if (!plan->lines || plan->processes == 1) return 0;
     for (size_t c = 0; c < plan->stages->collective_count; c++)
         numbers += plan->stages->collectives[c].contributors.count * plan->stages->collectives[c].collectors.count;
+    for (int s = 0; s < plan->stages->count; s++) numbers += (size_t)plan->stages->stage[s].group - 1;
     return numbers < UINT32_MAX / 4 ? (uint32_t)numbers : UINT32_MAX / 4;
 }
 
@@ -48,12 +49,6 @@ static bool concerns(const gp_plan *plan, int from, int to) {
 
 static int worker_of(const gp_plan *plan, int stage) {
     return plan->stage[stage].worker;
-}
-
-static gp_status add_flow(gp_lines *its, int from, int to, gp_queue queue, gp_error *err) {
-    GP_RETURN_IF_FAILED(GP_GROW(&its->flows, &its->flow_capacity, its->flow_count + 1, err));
-    its->flows[its->flow_count++] = (gp_flow){.from = from, .to = to, .queue = queue, .line = -1};
-    return GP_OK;
 }
 
 /* The messages that an instruction of a worker sends, or receives, of flows between these two workers. */
@@ -73,13 +68,27 @@ static gp_status add_messages(const gp_plan *plan, const gp_lines *its, const gp
     return GP_OK;
 }
 
-static gp_status list_messages(const gp_plan *plan, const gp_lines *its, bool sends, const gp_line_plan *ends,
-                               messages *out, gp_error *err) {
-    for (int m = 0; m < plan->mini_count; m++) {
-        const gp_program *program = &plan->minis[m].programs->worker[sends ? ends->from : ends->to];
-        for (size_t pc = 0; pc < program->count; pc++)
-            GP_RETURN_IF_FAILED(add_messages(plan, its, &program->instrs[pc], sends, m, ends, out, err));
+/* What is posted within backwards is sent there (plan/early_posts.h). */
+static gp_status list_sent(const gp_plan *plan, const gp_lines *its, int mini, const gp_line_plan *ends, messages *out,
+                           gp_error *err) {
+    const gp_program *program = &plan->minis[mini].programs->worker[ends->from];
+    const gp_worker_posts *posts = plan->minis[mini].early ? &plan->minis[mini].early[ends->from] : NULL;
+    for (size_t pc = 0; pc < program->count; pc++) {
+        for (size_t i = 0; posts && i < posts->count; i++)
+            if (posts->items[i].pc == pc)
+                GP_RETURN_IF_FAILED(
+                    add_messages(plan, its, &program->instrs[posts->items[i].post], true, mini, ends, out, err));
+        if (!posts || !gp_early_posts_have(posts, pc))
+            GP_RETURN_IF_FAILED(add_messages(plan, its, &program->instrs[pc], true, mini, ends, out, err));
     }
+    return GP_OK;
+}
+
+static gp_status list_received(const gp_plan *plan, const gp_lines *its, int mini, const gp_line_plan *ends,
+                               messages *out, gp_error *err) {
+    const gp_program *program = &plan->minis[mini].programs->worker[ends->to];
+    for (size_t pc = 0; pc < program->count; pc++)
+        GP_RETURN_IF_FAILED(add_messages(plan, its, &program->instrs[pc], false, mini, ends, out, err));
     return GP_OK;
 }
 
@@ -105,6 +114,13 @@ static bool go_together(const gp_lines *its, const messages *sent, const message
 
 enum { NO_LINE = -2 }; /* no flow has it */
 
+static gp_status add_line(gp_lines *its, const gp_line_plan *line, int flow, gp_error *err) {
+    GP_RETURN_IF_FAILED(GP_GROW(&its->lines, &its->line_capacity, its->line_count + 1, err));
+    its->flows[flow].line = its->line_count;
+    its->lines[its->line_count++] = *line;
+    return GP_OK;
+}
+
 static gp_status choose_line(gp_lines *its, const gp_line_plan *ends, const messages *sent, const messages *received,
                              int flow, gp_error *err) {
     if (!go_together(its, sent, received, NO_LINE, flow))
@@ -118,25 +134,27 @@ static gp_status choose_line(gp_lines *its, const gp_line_plan *ends, const mess
         if (its->lines[l].queue != ends->queue) continue;
         if (!go_together(its, sent, received, l, flow)) continue;
         its->flows[flow].line = l;
+        if (its->lines[l].blocks < ends->blocks) its->lines[l].blocks = ends->blocks;
         return GP_OK;
     }
-    GP_RETURN_IF_FAILED(GP_GROW(&its->lines, &its->line_capacity, its->line_count + 1, err));
-    its->flows[flow].line = its->line_count;
-    its->lines[its->line_count++] = *ends;
-    return GP_OK;
+    return add_line(its, ends, flow, err);
 }
 
 /* `numbers`: of all flows. Flows of the same two workers, beginning with the first of them. */
 static gp_status divide_pair(const gp_plan *plan, gp_lines *its, const uint32_t *numbers, int first, gp_error *err) {
     gp_line_plan ends = {.from = worker_of(plan, its->flows[first].from), .to = worker_of(plan, its->flows[first].to)};
     messages sent = {0}, received = {0};
-    gp_status status = list_messages(plan, its, true, &ends, &sent, err);
-    if (status == GP_OK) status = list_messages(plan, its, false, &ends, &received, err);
-    for (int f = first; f < its->flow_count && status == GP_OK; f++) {
+    gp_status status = GP_OK;
+    for (int m = 0; m < plan->mini_count && status == GP_OK; m++) {
+        status = list_sent(plan, its, m, &ends, &sent, err);
+        if (status == GP_OK) status = list_received(plan, its, m, &ends, &received, err);
+    }
+    for (int f = first; f < its->exchanges && status == GP_OK; f++) {
         const gp_flow *flow = &its->flows[f];
         if (worker_of(plan, flow->from) != ends.from || worker_of(plan, flow->to) != ends.to) continue;
         ends.number = numbers[f];
         ends.queue = flow->queue;
+        ends.blocks = flow->blocks;
         status = choose_line(its, &ends, &sent, &received, f, err);
     }
     free(sent.items);
@@ -166,26 +184,38 @@ static gp_status sort_lines(gp_lines *its, gp_error *err) {
     return GP_OK;
 }
 
-/* Each sending line has a queue that may wait; receives wait in the three queues of their worker. */
-static int count_ends(const gp_lines *its, int worker) {
-    enum { RECEIVING = 3 };
-    int sending = 0, receiving = 0;
+/* What may wait at the same time: each sending line in a queue of its own, receives in the queues of their worker. */
+typedef struct waiting {
+    int ends, blocks;
+} waiting;
+
+static waiting count_waiting(const gp_lines *its, int worker) {
+    waiting out = {0};
+    int receiving[GP_QUEUES] = {0};
     for (int l = 0; l < its->line_count; l++) {
-        sending += its->lines[l].from == worker;
-        receiving += its->lines[l].to == worker;
+        const gp_line_plan *line = &its->lines[l];
+        if (line->to == worker && line->blocks > receiving[line->queue]) receiving[line->queue] = line->blocks;
+        if (line->from != worker) continue;
+        out.ends++;
+        out.blocks += line->blocks;
     }
-    return sending + (receiving < RECEIVING ? receiving : RECEIVING);
+    for (int q = 0; q < GP_QUEUES; q++) {
+        out.ends += receiving[q] > 0;
+        out.blocks += receiving[q];
+    }
+    return out;
 }
 
 static gp_status check_worker(const gp_plan *plan, const gp_lines *its, int worker, gp_error *err) {
     const gp_device_spec *device = &plan->devices[worker];
-    int ends = count_ends(its, worker);
-    if (ends > GP_LINE_ENDS)
+    waiting all = count_waiting(its, worker);
+    int ends = all.ends;
+    if (ends > GP_LINE_ENDS || all.blocks > GP_LINE_BLOCKS)
         return gp_fail(err, GP_UNSUPPORTED,
                        "worker %d: %s:%d would exchange messages with other processes in %d places at the same time, "
-                       "but %d are possible; connect it with fewer stages and replicas of other processes, or use "
-                       "pipeline.transport: mpi",
-                       worker, device->kind->name, device->index, ends, GP_LINE_ENDS);
+                       "and take %d of its multiprocessors for them; %d and %d are possible. Connect it with fewer "
+                       "stages and replicas of other processes, or use pipeline.transport: mpi",
+                       worker, device->kind->name, device->index, ends, all.blocks, GP_LINE_ENDS, GP_LINE_BLOCKS);
     return GP_OK;
 }
 
@@ -287,12 +317,37 @@ typedef struct numbering {
     size_t capacity;
 } numbering;
 
-static gp_status number_flow(const gp_plan *plan, gp_lines *its, int from, int to, gp_queue queue, uint32_t number,
-                             numbering *numbers, gp_error *err) {
-    if (!concerns(plan, from, to)) return GP_OK;
+/* If it concerns this process. */
+static gp_status number_flow(const gp_plan *plan, gp_lines *its, gp_flow flow, uint32_t number, numbering *numbers,
+                             gp_error *err) {
+    if (!concerns(plan, flow.from, flow.to)) return GP_OK;
     GP_RETURN_IF_FAILED(GP_GROW(&numbers->items, &numbers->capacity, its->flow_count + 1, err));
+    GP_RETURN_IF_FAILED(GP_GROW(&its->flows, &its->flow_capacity, its->flow_count + 1, err));
     numbers->items[its->flow_count] = number;
-    return add_flow(its, from, to, queue, err);
+    flow.line = -1;
+    its->flows[its->flow_count++] = flow;
+    return GP_OK;
+}
+
+/* Of messages that are long. The more replicas, the more of these go at the same time. */
+static int blocks_for(int replicas) {
+    return replicas <= 2 ? 4 : replicas <= 8 ? 2 : 1;
+}
+
+static int blocks_of_part(const gp_plan *plan, const gp_collective *its, int stage) {
+    bool is_long = its->part == GP_PART_GRADIENTS || its->part == GP_PART_PARAMETERS;
+    return is_long ? blocks_for(plan->stages->stage[stage].replicas) : 1;
+}
+
+/* From the stage to the other replicas that it synchronises batch norm with. */
+static gp_status number_exchanges(const gp_plan *plan, gp_lines *its, int stage, uint32_t *number, numbering *numbers,
+                                  gp_error *err) {
+    int first = gp_stages_group(plan->stages, stage);
+    for (int other = first; other < first + plan->stages->stage[stage].group; other++) {
+        const gp_flow flow = {.from = stage, .to = other, .queue = GP_QUEUE_COMPUTE, .blocks = 1};
+        if (other != stage) GP_RETURN_IF_FAILED(number_flow(plan, its, flow, (*number)++, numbers, err));
+    }
+    return GP_OK;
 }
 
 static gp_status find_flows(const gp_plan *plan, gp_lines *its, numbering *numbers, gp_error *err) {
@@ -304,27 +359,38 @@ static gp_status find_flows(const gp_plan *plan, gp_lines *its, numbering *numbe
         int before = its->flow_count;
         const gp_edge *edge = &stages->edges[e];
         const gp_instr receive = {.op = GP_INSTR_RECV, .stage = (uint16_t)edge->to, .edge = (uint32_t)e};
-        GP_RETURN_IF_FAILED(
-            number_flow(plan, its, edge->from, edge->to, gp_instr_queue(stages, &receive), number++, numbers, err));
+        const gp_flow flow = {edge->from, edge->to, gp_instr_queue(stages, &receive), .blocks = blocks_for(1)};
+        GP_RETURN_IF_FAILED(number_flow(plan, its, flow, number++, numbers, err));
         its->of_edge[e] = its->flow_count > before ? before : -1;
     }
     for (size_t c = 0; c < stages->collective_count; c++) {
         const gp_collective *all = &stages->collectives[c];
         its->first[c] = its->flow_count;
-        for (size_t i = 0; i < all->contributors.count * all->collectors.count; i++)
-            GP_RETURN_IF_FAILED(number_flow(plan, its, all->contributors.items[i / all->collectors.count],
-                                            all->collectors.items[i % all->collectors.count], GP_QUEUE_COMPUTE,
-                                            number++, numbers, err));
+        for (size_t i = 0; i < all->contributors.count * all->collectors.count; i++) {
+            int from = all->contributors.items[i / all->collectors.count];
+            int to = all->collectors.items[i % all->collectors.count];
+            const gp_instr collect = {.op = GP_INSTR_COLLECT, .stage = (uint16_t)to, .collective = (uint32_t)c};
+            const gp_flow flow = {from, to, gp_instr_queue(stages, &collect),
+                                  .blocks = blocks_of_part(plan, all, from)};
+            GP_RETURN_IF_FAILED(number_flow(plan, its, flow, number++, numbers, err));
+        }
     }
-    its->first[stages->collective_count] = its->flow_count;
+    its->first[stages->collective_count] = its->exchanges = its->flow_count;
+    for (int s = 0; s < stages->count; s++) GP_RETURN_IF_FAILED(number_exchanges(plan, its, s, &number, numbers, err));
     return GP_OK;
 }
 
 static gp_status find_lines(const gp_plan *plan, gp_lines *its, gp_error *err) {
     numbering numbers = {0};
     gp_status status = find_flows(plan, its, &numbers, err);
-    for (int f = 0; f < its->flow_count && status == GP_OK; f++)
+    for (int f = 0; status == GP_OK && f < its->exchanges; f++)
         if (its->flows[f].line < 0) status = divide_pair(plan, its, numbers.items, f, err);
+    for (int f = its->exchanges; status == GP_OK && f < its->flow_count; f++) {
+        const gp_flow *flow = &its->flows[f];
+        const gp_line_plan line = {worker_of(plan, flow->from), worker_of(plan, flow->to), flow->queue,
+                                   numbers.items[f], flow->blocks};
+        status = add_line(its, &line, f, err);
+    }
     free(numbers.items);
     if (status == GP_OK) status = sort_lines(its, err);
     return status == GP_OK ? check_workers(plan, its, err) : status;
@@ -340,6 +406,12 @@ gp_status gp_lines_create(const gp_plan *plan, gp_lines **out, gp_error *err) {
     }
     *out = its;
     return GP_OK;
+}
+
+int gp_lines_exchange(const gp_lines *lines, int from, int to) {
+    for (int f = lines->exchanges; f < lines->flow_count; f++)
+        if (lines->flows[f].from == from && lines->flows[f].to == to) return f;
+    return -1;
 }
 
 void gp_lines_destroy(gp_lines **lines) {

@@ -1,15 +1,19 @@
 /* Lines: what carries messages between workers on GPUs of different processes.
  *
- * A *flow* is what one edge carries, or what one contributor of a collective gives one collector. A line carries flows
+ * A *flow* is what one edge carries, or what one contributor of a collective gives one collector, or what one replica
+ * gives another one in exchanges within passes (of statistics of batch norm). A line carries flows
  * from one worker to another, in the order in which the sender's program sends them; so the receiver's program must
  * receive them in that order too. Flows between the same workers share a line if they are received in the same queue,
- * and both programs have all their messages in one order, in every mini-batch.
+ * and both programs have all their messages in one order, in every mini-batch. Exchanges have lines of their own.
  *
  * Why no order of launches can deadlock. A receive stands in the queue in which a worker would pull from a worker of
- * its own process; a send stands in a queue of its line. So a send waits for nothing but the sends before it on its
- * line, and for the computation whose result it sends. Take a moment at which nothing moves any more. Order all
- * instructions as a serial execution that the validator finds: there each instruction comes after all that it waits
- * for. Let M be the message whose receive is the first in this order that has not arrived.
+ * its own process; a send stands in a queue of its line. What is posted within a backward (plan/early_posts.h) is sent
+ * there, which is earlier than its post. Passes that replicas compute together count as several instructions here, from
+ * one exchange to the next; the validator finds a serial execution of these, too (schedule/validate.h). So a send waits
+ * for nothing but the sends before it on its line, and for the computation whose result it sends. Take a moment at
+ * which nothing moves any more. Order all instructions as a serial execution that the validator finds: there each
+ * instruction comes after all that it waits for. Let M be the message whose receive is the first in this order that has
+ * not arrived.
  * - Its receive is the first in its queue: all that this waits for comes earlier in the order, so it has arrived.
  * - Its send is the first in its queue: the receiver's program receives the messages before it on the line earlier (one
  *   order), so they have arrived. The computation comes before the receive in the order, and so it is over.
@@ -32,6 +36,7 @@
 typedef struct gp_flow {
     int from, to;   /* stages */
     gp_queue queue; /* of the receiver's worker */
+    int blocks;     /* see gp_line_plan */
     int line;
 } gp_flow;
 
@@ -39,11 +44,13 @@ typedef struct gp_line_plan {
     int from, to;    /* workers */
     gp_queue queue;  /* in which the receiver receives all its messages */
     uint32_t number; /* of its first flow, among those of all processes */
+    int blocks;      /* of the GPU that a message takes at most while it waits; the same at both ends */
 } gp_line_plan;
 
 typedef struct gp_lines {
-    int *of_edge; /* [edge] its flow; −1: no line carries it, or none of this process */
-    int *first;   /* [collective], one more at the end: flows first[c] … first[c+1]−1 are of collective c */
+    int *of_edge;  /* [edge] its flow; −1: no line carries it, or none of this process */
+    int *first;    /* [collective], one more at the end: flows first[c] … first[c+1]−1 are of collective c */
+    int exchanges; /* flows from here on are those of exchanges */
     gp_flow *flows;
     gp_line_plan *lines; /* rising numbers */
     int flow_count, line_count;
@@ -54,6 +61,8 @@ typedef struct gp_lines {
  * send; a GPU with too many lines. */
 GP_MUST_USE gp_status gp_lines_create(const gp_plan *plan, gp_lines **out, gp_error *err);
 void gp_lines_destroy(gp_lines **lines);
+/* The flow of exchanges from one stage to another; −1: none. */
+int gp_lines_exchange(const gp_lines *lines, int from, int to);
 
 /* Numbers of flows are below it; 0: no lines are possible. */
 uint32_t gp_lines_numbers(const gp_plan *plan);

@@ -133,6 +133,7 @@ gp_status gp_mini_queues(const gp_plan *plan, gp_mini_plan *mini, size_t memory,
                                  .programs = mini->programs,
                                  .waits = mini->waits,
                                  .behind = mini->behind,
+                                 .early = mini->early,
                                  .plans = plan->stage,
                                  .piece_sized = mini->piece_sized,
                                  .last_sized = mini->last_sized,
@@ -300,19 +301,8 @@ static void set_transports(gp_plan *plan) {
     }
 }
 
-/* What a group exchanges within a pass goes over the wire. */
-static gp_status check_group(const gp_plan *plan, int stage, gp_error *err) {
-    int first = gp_stages_group(plan->stages, stage);
-    if (!gp_plan_has_line(plan, first, stage)) return GP_OK;
-    return gp_fail(err, GP_UNSUPPORTED,
-                   "stages %d and %d synchronise batch norm, and are on GPUs of different processes: over NCCL that is "
-                   "not available yet; put replicas that synchronise into one process, or use pipeline.transport: mpi",
-                   first, stage);
-}
-
 static gp_status connect_processes(gp_plan *plan, gp_carrier carrier, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_lines_choose(plan, carrier, err));
-    for (int s = 0; s < plan->stages->count; s++) GP_RETURN_IF_FAILED(check_group(plan, s, err));
     set_transports(plan);
     return GP_OK;
 }
@@ -349,8 +339,7 @@ static gp_status make_plan(gp_plan *plan, const gp_plan_request *request, gp_mic
     GP_RETURN_IF_FAILED(status);
     GP_RETURN_IF_FAILED(connect_processes(plan, request->carrier, err));
     fit_routines(plan);
-    /* Lines go by the order of programs. */
-    for (int m = 0; m < plan->mini_count && gp_lines_numbers(plan) == 0; m++)
+    for (int m = 0; m < plan->mini_count; m++)
         if (plan->minis[m].training)
             GP_RETURN_IF_FAILED(gp_early_posts_create(plan, &plan->minis[m], &plan->minis[m].early, err));
     GP_RETURN_IF_FAILED(gp_bindings_plan(plan, err));

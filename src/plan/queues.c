@@ -6,8 +6,8 @@
 #include "base/memory.h"
 #include "plan/plan.h"
 
-/* A part of a slot that two queues use: what each did last with it, as instruction + 1, counted on from one mini-batch
- * to the next; 0: nothing. */
+/* A part of a slot, or of a bucket, that two queues use: what each did last with it, as instruction + 1, counted on
+ * from one mini-batch to the next; 0: nothing. */
 typedef struct part_use {
     size_t last[GP_QUEUES];
 } part_use;
@@ -24,6 +24,7 @@ typedef struct walker {
     int places;
     part_use *uses[2]; /* stash, gradient: [(place·slots + slot)·parts + part] */
     size_t slots[2], parts[2];
+    part_use *sums;  /* [(place·GP_MOST_BUCKETS + bucket)·2 + 1 of the sums] */
     uint32_t *tail;  /* [queue·width]: what is known at its end */
     uint32_t *ended; /* [(before + pc)·width]: what is known behind each instruction */
 } walker;
@@ -34,6 +35,7 @@ typedef struct candidate {
     size_t instr; /* of the own worker, + 1, as in part_use; 0: of others */
     size_t wait;  /* of others: in the list */
     bool behind;  /* in the mini-batch before */
+    bool early;   /* posted within a backward: no knowledge of what comes before tells that the part is there */
     bool implied;
 } candidate;
 
@@ -48,6 +50,7 @@ typedef struct deriver {
     int rounds;      /* mini-batches, one behind the other: the second is what each later one is */
     size_t events;   /* of a mini-batch */
     bool *happened;  /* [round·events + number] */
+    bool *early;     /* [number] it happens within a backward */
     uint32_t *event; /* [·width]: what is known where it happened; wide only */
     candidate *candidates;
     size_t candidate_count, candidate_capacity;
@@ -89,7 +92,8 @@ static gp_status wait_for_mark(walker *w, gp_queue_waits *list, size_t pc, gp_er
 /* Within the second mini-batch the waits are those within the first: what it knows besides is all of the one before. */
 static gp_status wait_for_candidates(deriver *d, walker *w, gp_queue queue, gp_error *err) {
     uint32_t *tail = tail_of(d, w, queue);
-    for (size_t c = 0; c < d->candidate_count; c++) d->candidates[c].implied = is_implied(d, tail, &d->candidates[c]);
+    for (size_t c = 0; c < d->candidate_count; c++)
+        d->candidates[c].implied = !d->candidates[c].early && is_implied(d, tail, &d->candidates[c]);
     for (size_t c = 0; c < d->candidate_count; c++) {
         const candidate *its = &d->candidates[c];
         gp_queue_waits *list = its->behind ? &w->queues->behind : &w->queues->within;
@@ -130,18 +134,15 @@ static bool touches(const deriver *d, const gp_instr *instr, gp_frame frame, siz
     return value == d->stages->edges[instr->edge].value;
 }
 
-/* Behind what the other queues last did with the parts that it touches: of each the latest, the others came before. */
-static gp_status use(deriver *d, walker *w, gp_queue queue, gp_frame frame, uint16_t slot, gp_error *err) {
-    const gp_instr *instr = &w->program->instrs[w->pc];
-    int which = frame == GP_FRAME_GRAD;
-    size_t place = (size_t)(w->place[instr->stage] - 1), before[GP_QUEUES] = {0};
-    part_use *its = w->uses[which] + (place * w->slots[which] + slot) * w->parts[which];
-    for (size_t part = 0; part < part_count(d, instr->stage, frame); part++) {
-        if (!touches(d, instr, frame, part)) continue;
-        for (int other = 0; other < GP_QUEUES; other++)
-            if (other != (int)queue && its[part].last[other] > before[other]) before[other] = its[part].last[other];
-        its[part].last[queue] = w->before + w->pc + 1;
-    }
+/* `before`: what each other queue last did with the parts that the instruction touches. */
+static void touch(const walker *w, gp_queue queue, part_use *part, size_t before[GP_QUEUES]) {
+    for (int other = 0; other < GP_QUEUES; other++)
+        if (other != (int)queue && part->last[other] > before[other]) before[other] = part->last[other];
+    part->last[queue] = w->before + w->pc + 1;
+}
+
+/* Of each queue the latest: the others came before. */
+static gp_status wait_behind(deriver *d, const walker *w, const size_t before[GP_QUEUES], gp_error *err) {
     for (int other = 0; other < GP_QUEUES; other++) {
         if (before[other] == 0) continue;
         candidate it = {.knows = w->ended + (before[other] - 1) * d->width,
@@ -150,6 +151,43 @@ static gp_status use(deriver *d, walker *w, gp_queue queue, gp_frame frame, uint
         GP_RETURN_IF_FAILED(add_candidate(d, it, err));
     }
     return GP_OK;
+}
+
+static gp_status use(deriver *d, walker *w, gp_queue queue, gp_frame frame, uint16_t slot, gp_error *err) {
+    const gp_instr *instr = &w->program->instrs[w->pc];
+    int which = frame == GP_FRAME_GRAD;
+    size_t place = (size_t)(w->place[instr->stage] - 1), before[GP_QUEUES] = {0};
+    part_use *its = w->uses[which] + (place * w->slots[which] + slot) * w->parts[which];
+    for (size_t part = 0; part < part_count(d, instr->stage, frame); part++)
+        if (touches(d, instr, frame, part)) touch(w, queue, &its[part], before);
+    return wait_behind(d, w, before, err);
+}
+
+/* Which buckets of its stage an instruction touches: [*first, *end) of the parts, or of the sums. False: none.
+ * Backwards need not be here: what others have of a gradient, or make of it, they have after it was posted. */
+static bool touches_buckets(const deriver *d, const gp_instr *instr, int *first, int *end, bool *sums) {
+    *first = 0;
+    *end = d->stages->stage[instr->stage].buckets;
+    *sums = true;
+    if (instr->op == GP_INSTR_NORM || instr->op == GP_INSTR_UPDATE || instr->op == GP_INSTR_STEP) return true;
+    bool collects = gp_instr_queue(d->stages, instr) == GP_QUEUE_SUMS;
+    if (!collects && instr->op != GP_INSTR_REDUCE) return false;
+    const gp_collective *its = &d->stages->collectives[instr->collective];
+    *first = its->bucket;
+    *end = its->bucket + 1;
+    *sums = its->kind == GP_COLLECTIVE_EXCHANGE;
+    return true;
+}
+
+static gp_status use_buckets(deriver *d, walker *w, gp_queue queue, gp_error *err) {
+    const gp_instr *instr = &w->program->instrs[w->pc];
+    size_t place = (size_t)(w->place[instr->stage] - 1), before[GP_QUEUES] = {0};
+    int first, end;
+    bool sums;
+    if (!touches_buckets(d, instr, &first, &end, &sums)) return GP_OK;
+    for (int b = first; b < end; b++)
+        touch(w, queue, &w->sums[2 * (place * GP_MOST_BUCKETS + (size_t)b) + sums], before);
+    return wait_behind(d, w, before, err);
 }
 
 /* What is sent needs no wait: it stands in the queue of its computation, and lies beside what is received. */
@@ -180,8 +218,12 @@ static bool all_happened(const deriver *d, const walker *w) {
 
 static gp_status add_events(deriver *d, const walker *w, const gp_worker_waits *waits, bool behind, gp_error *err) {
     for (size_t i = waits->first[w->pc]; i < waits->first[w->pc + 1] && d->wide; i++) {
+        /* The queue does not wait for it. In the first mini-batch it knew what comes before it by then. A post that
+         * begins a program tells more in the second: all of the mini-batch before. */
+        if (w->before > 0 && !behind && w->queues->within.known[i]) continue;
         size_t event = event_of(d, w->before > 0 && !behind, &waits->items[i]);
-        candidate it = {.knows = d->event + event * d->width, .wait = i, .behind = behind};
+        candidate it = {
+            .knows = d->event + event * d->width, .wait = i, .behind = behind, .early = d->early[event % d->events]};
         GP_RETURN_IF_FAILED(add_candidate(d, it, err));
     }
     return GP_OK;
@@ -192,12 +234,33 @@ static gp_status wait_for_others(deriver *d, const walker *w, gp_error *err) {
     return w->before > 0 ? add_events(d, w, w->behind, true, err) : GP_OK;
 }
 
-static void tell_others(deriver *d, const walker *w, gp_queue queue) {
+static void tell(deriver *d, const walker *w, const gp_instr *instr, gp_queue queue) {
     gp_wait its;
-    if (!gp_instr_event(&w->program->instrs[w->pc], &its)) return;
+    if (!gp_instr_event(instr, &its)) return;
     size_t event = event_of(d, w->before > 0, &its);
     d->happened[event] = true;
     if (d->wide) memcpy(d->event + event * d->width, tail_of(d, w, queue), d->width * sizeof(uint32_t));
+}
+
+static const gp_worker_posts *posts_of(const deriver *d, const walker *w) {
+    return d->request->early ? &d->request->early[w->worker] : NULL;
+}
+
+/* Before the instruction counts as over: what it posts, it posts in its midst. */
+static void tell_early(deriver *d, const walker *w, gp_queue queue) {
+    const gp_worker_posts *posts = posts_of(d, w);
+    for (size_t i = 0; posts && i < posts->count; i++) {
+        const gp_instr *post = &w->program->instrs[posts->items[i].post];
+        gp_wait its;
+        if (posts->items[i].pc != w->pc || !gp_instr_event(post, &its)) continue;
+        d->early[event_of(d, false, &its)] = true;
+        tell(d, w, post, queue);
+    }
+}
+
+static void tell_others(deriver *d, const walker *w, gp_queue queue) {
+    const gp_worker_posts *posts = posts_of(d, w);
+    if (!posts || !gp_early_posts_have(posts, w->pc)) tell(d, w, &w->program->instrs[w->pc], queue);
 }
 
 /* ---- the walk ---------------------------------------------------------------------------------------------------- */
@@ -213,8 +276,10 @@ static gp_status walk(deriver *d, walker *w, bool *moved, gp_error *err) {
         list->first[w->pc] = (uint32_t)list->count;
         GP_RETURN_IF_FAILED(wait_for_others(d, w, err));
         GP_RETURN_IF_FAILED(use_slots(d, w, queue, err));
+        GP_RETURN_IF_FAILED(use_buckets(d, w, queue, err));
         GP_RETURN_IF_FAILED(wait_for_candidates(d, w, queue, err));
         list->first[w->pc + 1] = (uint32_t)list->count;
+        tell_early(d, w, queue);
         /* A send or post does nothing itself: to know of it is to know of what comes before it. */
         if (instr->op != GP_INSTR_SEND && instr->op != GP_INSTR_POST) tail[component(d, w->worker, queue)]++;
         memcpy(w->ended + (w->before + w->pc) * d->width, tail, d->width * sizeof *tail);
@@ -264,6 +329,7 @@ static gp_status prepare_walker(deriver *d, int worker, gp_program_queues *queue
     GP_RETURN_IF_FAILED(GP_NEW(&w->ended, (size_t)d->rounds * count * d->width, err));
     for (int i = 0; i < 2; i++)
         GP_RETURN_IF_FAILED(GP_NEW(&w->uses[i], (size_t)w->places * w->slots[i] * w->parts[i], err));
+    GP_RETURN_IF_FAILED(GP_NEW(&w->sums, (size_t)w->places * GP_MOST_BUCKETS * 2, err));
     for (size_t pc = 0; pc < count; pc++) w->queues->mark[pc] = -1;
     return GP_OK;
 }
@@ -286,6 +352,7 @@ static gp_status derive(deriver *d, gp_program_queues *queues, gp_error *err) {
     size_t events = (size_t)d->rounds * d->events;
     GP_RETURN_IF_FAILED(GP_NEW(&d->walkers, d->programs->workers, err));
     GP_RETURN_IF_FAILED(GP_NEW(&d->happened, events, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&d->early, d->events, err));
     if (d->wide) GP_RETURN_IF_FAILED(GP_NEW(&d->event, events * d->width, err));
     for (int w = 0; w < d->programs->workers; w++) GP_RETURN_IF_FAILED(prepare_walker(d, w, queues, err));
     GP_RETURN_IF_FAILED(walk_all(d, err));
@@ -303,12 +370,14 @@ static void free_deriver(deriver *d) {
         free(its->place);
         free(its->uses[0]);
         free(its->uses[1]);
+        free(its->sums);
         free(its->tail);
         free(its->ended);
     }
     free(d->walkers);
     free(d->candidates);
     free(d->happened);
+    free(d->early);
     free(d->event);
 }
 

@@ -37,6 +37,8 @@ const char *gp_instr_carries(const gp_stages *stages, const gp_instr *instr) {
 
 gp_queue gp_instr_queue(const gp_stages *stages, const gp_instr *instr) {
     if (gp_instr_computes(instr)) return GP_QUEUE_COMPUTE;
+    if (instr->op == GP_INSTR_COLLECT && stages->collectives[instr->collective].part == GP_PART_GRADIENTS)
+        return GP_QUEUE_SUMS;
     gp_accesses its = gp_instr_accesses(stages, instr);
     if (its.frame[GP_FRAME_GRAD].uses & GP_WRITES) return GP_QUEUE_BACK;
     return its.frame[GP_FRAME_STASH].uses & GP_WRITES ? GP_QUEUE_IN : GP_QUEUE_COMPUTE;

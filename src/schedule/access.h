@@ -199,9 +199,10 @@ static inline bool gp_instr_is_joint(const gp_stages *stages, const gp_instr *in
 
 /* The queues of a device: copies run in queues of their own, beside computations. */
 typedef enum gp_queue {
-    GP_QUEUE_COMPUTE, /* and what is sent: an event behind what made it; collectives */
+    GP_QUEUE_COMPUTE, /* and what is sent: an event behind what made it; collectives, but for those of GP_QUEUE_SUMS */
     GP_QUEUE_IN,      /* loads; activations and skips that are received */
     GP_QUEUE_BACK,    /* gradients that are received */
+    GP_QUEUE_SUMS,    /* parts of other replicas' gradients, and their sums, that are collected */
     GP_QUEUES
 } gp_queue;
 /* What a copy or collective carries: "gradient", "squares"; NULL: another instruction. */

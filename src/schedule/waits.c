@@ -168,10 +168,12 @@ static void end_lives(life_table tables[GP_FRAMES]) {
 }
 
 /* Whether the instruction is the first that writes what such a part is made of. */
-static bool begins_part(const gp_instr *instr, gp_part_kind part) {
+static bool begins_part(const gp_stages *stages, const gp_instr *instr, gp_part_kind part) {
+    bool alone = stages->stage[instr->stage].replicas == 1;
     switch (part) {
     case GP_PART_SQUARES: return instr->op == GP_INSTR_NORM;
-    case GP_PART_SCALARS: return instr->op == GP_INSTR_FORWARD && instr->flags & GP_INSTR_LAST;
+    case GP_PART_SCALARS:
+        return alone ? instr->op == GP_INSTR_FORWARD && instr->flags & GP_INSTR_LAST : instr->op == GP_INSTR_TOTAL;
     case GP_PART_LOSSES:
     case GP_PART_STATISTICS: return instr->op == GP_INSTR_FORWARD;
     case GP_PART_GRADIENTS: return gp_instr_is_backward(instr) && instr->flags & GP_INSTR_FIRST;
@@ -184,7 +186,7 @@ static bool begins_part(const gp_instr *instr, gp_part_kind part) {
 static gp_status follow_parts(const gp_stages *stages, const gp_instr *instr, gp_worker_waits *waits, gp_error *err) {
     for (size_t c = 0; c < stages->collective_count; c++) {
         const gp_collective *its = &stages->collectives[c];
-        if (!begins_part(instr, its->part) || gp_indices_find(&its->contributors, instr->stage) < 0) continue;
+        if (!begins_part(stages, instr, its->part) || gp_indices_find(&its->contributors, instr->stage) < 0) continue;
         GP_RETURN_IF_FAILED(
             wait_for_members(&its->collectors, (uint32_t)c, GP_WAIT_COLLECTED, instr->stage, waits, err));
     }

@@ -57,14 +57,24 @@ static void list_stages(const gp_plan *plan, int worker, char text[STAGES_TEXT])
     if (count > MOST_LISTED) snprintf(text + used, STAGES_TEXT - used, " … %d", last);
 }
 
+/* How many tracks a worker has: without replicas none that collects their gradients. */
+static int count_tracks(const gp_plan *plan, int worker) {
+    if (!has_queues(plan, worker)) return 1;
+    for (int s = 0; s < plan->stages->count; s++)
+        if (plan->stage[s].worker == worker && plan->stages->stage[s].buckets > 0) return GP_QUEUES;
+    return GP_QUEUE_SUMS;
+}
+
 static void name_tracks(const gp_plan *plan, gp_chrome *chrome, int worker) {
-    static const char *const queues[] = {
-        [GP_QUEUE_COMPUTE] = ": computes", [GP_QUEUE_IN] = ": receives", [GP_QUEUE_BACK] = ": receives gradients"};
+    static const char *const queues[GP_QUEUES] = {[GP_QUEUE_COMPUTE] = ": computes",
+                                                  [GP_QUEUE_IN] = ": receives",
+                                                  [GP_QUEUE_BACK] = ": receives gradients",
+                                                  [GP_QUEUE_SUMS] = ": collects gradients"};
     char name[TRACK_TEXT + STAGES_TEXT], stages[STAGES_TEXT], process[32] = "";
     list_stages(plan, worker, stages);
     const gp_device_spec *device = &plan->devices[worker];
     if (plan->processes > 1) snprintf(process, sizeof process, ", process %d", plan->process[worker]);
-    for (int q = 0; q < (has_queues(plan, worker) ? GP_QUEUES : 1); q++) {
+    for (int q = 0; q < count_tracks(plan, worker); q++) {
         snprintf(name, sizeof name, "worker %d (%s:%d), %s%s%s", worker, device->kind->name, device->index, stages,
                  process, has_queues(plan, worker) ? queues[q] : "");
         int track = track_of(plan, worker, (gp_queue)q);

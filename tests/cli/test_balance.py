@@ -290,6 +290,22 @@ class Balance(unittest.TestCase):
             found.add(ways[0])
         self.assertGreater(len(found), 1)
 
+    def test_shards_of_the_optimizer_leave_room_for_layers(self):
+        """Eight replicas that share out the optimizer get as many layers as fit: each has an eighth of its state."""
+        layers = ", ".join(["{linear: 256}, relu"] * 7 + ["{linear: 10}"])
+        self.write("s.yaml", f"model: {{input: {{shape: [64]}}, layers: [{layers}], loss: cross_entropy}}\n"
+                             "data: {train: {synthetic: {samples: 64, seed: 1}}, batch: 8}\n"
+                             "optimizer: {adam: {lr: 0.01}}\ntrain: {steps: 1}\n")
+        for most in (4, 6):
+            plan = ["--plan", "--json", "--set", "pipeline.shard_optimizer=true", "s.yaml"]
+            devices = "pipeline.devices=[[%s], cpu]"
+            fixed = json.loads(self.expect(["--set", devices % ", ".join(["cpu"] * 8), "--set",
+                                            f"pipeline.balance=[{most}, {15 - most}]", *plan], program=TRAIN))
+            limit = "{cpu: {memory: %d}}" % max(worker["arena_bytes"] for worker in fixed["workers"][:8])
+            found = json.loads(self.expect(["--set", devices % ", ".join([limit] * 8), "--set", "pipeline.balance=auto", *plan],
+                                           program=TRAIN))
+            self.assertGreaterEqual(found["stages"][0]["layers"], most)
+
     def test_limits_of_replicas_name_both(self):
         """Workers count replicas, the list of devices does not."""
         self.write("p.json", profile_of([1] * 8))

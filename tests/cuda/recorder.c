@@ -58,7 +58,7 @@ typedef struct letter {
 
 struct ncclComm { /* gp_cuda_comm */
     char id[GP_LINE_ID];
-    int rank, device;
+    int rank, blocks, device;
     gp_cuda_comm *peer;
     gp_cuda_stream *stream; /* the only one that it may use */
     letter *letters;        /* to it, the oldest first */
@@ -694,18 +694,21 @@ static gp_status comm_id(char id[GP_LINE_ID], gp_error *err) {
     return leave(GP_OK);
 }
 
-static gp_status comm_create(const char id[GP_LINE_ID], int rank, int ranks, gp_cuda_comm **out, gp_error *err) {
+static gp_status comm_create(const char id[GP_LINE_ID], int rank, int ranks, int blocks, gp_cuda_comm **out,
+                             gp_error *err) {
     if (!enter("comm_create", err)) return GP_DEVICE;
     assert(it.comm_count < MOST_COMMS);
     if (ranks != 2) return leave(refuse(err, "a line has %d ends", ranks));
+    if (blocks < 1 || blocks > GP_LINE_BLOCKS) return leave(refuse(err, "a line takes %d blocks", blocks));
     gp_cuda_comm *comm = &it.comms[it.comm_count];
-    *comm = (gp_cuda_comm){.rank = rank, .device = this_thread()->device, .unsettled = true};
+    *comm = (gp_cuda_comm){.rank = rank, .blocks = blocks, .device = this_thread()->device, .unsettled = true};
     memcpy(comm->id, id, GP_LINE_ID);
     for (int c = 0; c < it.comm_count; c++) {
         gp_cuda_comm *other = &it.comms[c];
         if (memcmp(other->id, id, GP_LINE_ID) != 0) continue;
         if (other->peer || other->rank == rank) return leave(refuse(err, "a line has too many ends, or equal ones"));
         if (other->device == comm->device) return leave(refuse(err, "both ends of a line are on one device"));
+        if (other->blocks != blocks) return leave(refuse(err, "the ends of a line take different blocks"));
         other->peer = comm;
         comm->peer = other;
     }

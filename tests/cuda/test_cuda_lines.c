@@ -29,6 +29,8 @@ typedef struct setting {
     gp_schedule schedule;
     int processes;
     int process[6];
+    size_t bucket; /* bytes */
+    bool shards;
 } setting;
 
 typedef struct member {
@@ -141,6 +143,8 @@ static harness_options options_of(const setting *its, gp_checkpoint_mode mode, b
                              .batch = BATCH,
                              .evaluation = 4,
                              .devices = 6,
+                             .bucket = its->bucket,
+                             .shard_optimizer = its->shards,
                              .norms = true,
                              .clip_norm = 0.5};
 }
@@ -253,15 +257,43 @@ static const char vectors[] = "input: {shape: [12]}\n"
                               "  - linear: {name: h, out: 4}\n"
                               "loss: cross_entropy\n";
 
+#define PICTURES                                                                                                       \
+    "input: {shape: [2, 5, 4]}\n"                                                                                      \
+    "layers:\n"                                                                                                        \
+    "  - conv: {out: 4, kernel: 3, pad: 1}\n"                                                                          \
+    "  - batch_norm: {name: a}\n"                                                                                      \
+    "  - relu\n"                                                                                                       \
+    "  - conv: {out: 4, kernel: 3, pad: 1, bias: false}\n"                                                             \
+    "  - batch_norm\n"                                                                                                 \
+    "  - add: [-1, a]\n"                                                                                               \
+    "  - relu\n"                                                                                                       \
+    "  - batch_norm: {affine: false}\n"                                                                                \
+    "  - flatten\n"                                                                                                    \
+    "  - linear: 5\n"                                                                                                  \
+    "loss: cross_entropy\n"
+static const char pictures[] = PICTURES;
+static const char joint[] = PICTURES "rules: {batch_norm: {sync: 2}}\n";
+static const char joint_all[] = PICTURES "rules: {batch_norm: {sync: true}}\n";
+
 static const setting settings[] = {
-    {vectors, 2, {3, 5}, {0}, {.kind = GP_SCHEDULE_GPIPE}, 2, {0, 1}},
-    {vectors, 3, {2, 3, 3}, {0}, {.kind = GP_SCHEDULE_1F1B}, 2, {0, 1, 0}},
-    {vectors, 4, {2, 2, 2, 2}, {0}, {.kind = GP_SCHEDULE_GPIPE}, 3, {0, 1, 1, 2}},
-    {vectors, 4, {2, 2, 2, 2}, {0}, {.kind = GP_SCHEDULE_INTERLEAVED, .chunks = 2}, 2, {0, 1}},
-    {vectors, 4, {2, 2, 2, 2}, {0}, {.kind = GP_SCHEDULE_ZB_V}, 2, {0, 1}},
-    {vectors, 2, {3, 5}, {2, 2}, {.kind = GP_SCHEDULE_1F1B}, 2, {0, 1, 0, 1}},
-    {vectors, 4, {2, 2, 2, 2}, {2, 2}, {.kind = GP_SCHEDULE_INTERLEAVED, .chunks = 2}, 2, {0, 1, 0, 1}},
-    {vectors, 2, {3, 5}, {2, 1}, {.kind = GP_SCHEDULE_GPIPE}, 3, {0, 1, 2}},
+    {vectors, 2, {3, 5}, {0}, {.kind = GP_SCHEDULE_GPIPE}, 2, {0, 1}, 0, false},
+    {vectors, 3, {2, 3, 3}, {0}, {.kind = GP_SCHEDULE_1F1B}, 2, {0, 1, 0}, 0, false},
+    {vectors, 4, {2, 2, 2, 2}, {0}, {.kind = GP_SCHEDULE_GPIPE}, 3, {0, 1, 1, 2}, 0, false},
+    {vectors, 4, {2, 2, 2, 2}, {0}, {.kind = GP_SCHEDULE_INTERLEAVED, .chunks = 2}, 2, {0, 1}, 0, false},
+    {vectors, 4, {2, 2, 2, 2}, {0}, {.kind = GP_SCHEDULE_ZB_V}, 2, {0, 1}, 0, false},
+    {vectors, 2, {3, 5}, {2, 2}, {.kind = GP_SCHEDULE_1F1B}, 2, {0, 1, 0, 1}, 0, false},
+    {vectors, 4, {2, 2, 2, 2}, {2, 2}, {.kind = GP_SCHEDULE_INTERLEAVED, .chunks = 2}, 2, {0, 1, 0, 1}, 0, false},
+    {vectors, 2, {3, 5}, {2, 1}, {.kind = GP_SCHEDULE_GPIPE}, 3, {0, 1, 2}, 0, false},
+    /* Replicas: buckets that are sent within the backward, shards, shares without a sample. */
+    {vectors, 1, {8}, {2}, {.kind = GP_SCHEDULE_GPIPE}, 2, {0, 1}, 300, false},
+    {vectors, 2, {3, 5}, {3, 2}, {.kind = GP_SCHEDULE_ZB_H1}, 3, {0, 1, 2, 0, 1}, 200, false},
+    {vectors, 1, {8}, {4}, {.kind = GP_SCHEDULE_GPIPE}, 4, {0, 1, 2, 3}, 300, true},
+    {pictures, 1, {10}, {2}, {.kind = GP_SCHEDULE_1F1B}, 2, {0, 1}, 400, true},
+    /* Synchronised batch norm, of groups in one process, in several, and in both. */
+    {joint, 1, {10}, {2}, {.kind = GP_SCHEDULE_GPIPE}, 2, {0, 1}, 400, false},
+    {joint, 1, {10}, {4}, {.kind = GP_SCHEDULE_GPIPE}, 3, {0, 1, 2, 2}, 0, false},
+    {joint, 2, {4, 6}, {2, 2}, {.kind = GP_SCHEDULE_1F1B}, 3, {0, 1, 2, 2}, 300, true},
+    {joint_all, 1, {10}, {3}, {.kind = GP_SCHEDULE_GPIPE}, 2, {0, 0, 1}, 0, false},
 };
 
 static void several_processes_have_the_bits_of_one(void **state) {
@@ -423,8 +455,44 @@ static void flows_share_lines_in_one_order(void **state) {
     }
 }
 
+/* As many replicas, each in a process of its own. */
+static gp_status lines_of(const char *model, int64_t layers, int replicas, gp_error *err) {
+    int process[24];
+    harness_options options = options_of(&settings[0], GP_CHECKPOINT_NEVER, false);
+    gp_lines *lines = NULL;
+    harness h;
+    for (int r = 0; r < replicas; r++) process[r] = r;
+    options.model = model;
+    options.layers = &layers;
+    options.stages = 1;
+    options.replicas = &replicas;
+    options.process = process;
+    options.processes = options.devices = replicas;
+    recorder_begin(&(recorder_options){RECORDER_LAZY, 0, replicas, -1, -1, 0, 0, 0});
+    harness_plan(&h, &options);
+    gp_status status = gp_lines_create(h.plan, &lines, err);
+    gp_lines_destroy(&lines);
+    harness_end(&h);
+    assert_null(recorder_end(NULL));
+    return status;
+}
+
+static void too_many_replicas_are_refused(void **state) {
+    (void)state;
+    gp_error err = {0};
+    assert_int_equal(lines_of(vectors, 8, 13, &err), GP_OK);
+    assert_int_equal(lines_of(joint_all, 10, 9, &err), GP_OK);
+    assert_int_equal(lines_of(vectors, 8, 16, &err), GP_UNSUPPORTED);
+    assert_string_equal(err.text, "worker 0: cuda:0 would exchange messages with other processes in 32 places at the "
+                                  "same time, and take 32 of its multiprocessors for them; 30 and 64 are possible. "
+                                  "Connect it with fewer stages and replicas of other processes, or use "
+                                  "pipeline.transport: mpi");
+    assert_int_equal(lines_of(joint_all, 10, 12, &err), GP_UNSUPPORTED);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(flows_share_lines_in_one_order),
+                                       cmocka_unit_test(too_many_replicas_are_refused),
                                        cmocka_unit_test(several_processes_have_the_bits_of_one),
                                        cmocka_unit_test(no_wait_may_be_missing),
                                        cmocka_unit_test(each_call_fails),

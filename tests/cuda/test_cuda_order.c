@@ -137,7 +137,8 @@ static void schedules_are_in_order(void **state) {
         }
 }
 
-/* Stages with replicas, of which some have no sample of a micro-batch of two or one, and some none of any. */
+/* Stages with replicas, of which some have no sample of a micro-batch of two or one, and some none of any. Buckets are
+ * small, so that most are posted before their backward pass is over. */
 static void replicas_are_in_order(void **state) {
     (void)state;
     static const training_cut cuts[] = {{network_a, 1, {12}}, {network_a, 2, {5, 7}}};
@@ -150,6 +151,8 @@ static void replicas_are_in_order(void **state) {
             gp_checkpoint_mode mode = (gp_checkpoint_mode)((policy + (int)r) % 3);
             harness_options options = training_options(&cuts[even ? policy % 2 : 1], mode, policy == 1, policy % 3 + 1);
             options.replicas = replicas[r];
+            options.bucket = policy == 1 ? 0 : 300;
+            options.shard_optimizer = policy == 2;
             training_outcome its = train_in(&options, (recorder_policy)policy, seed++, policy == 0);
             if (policy == 0) first = its;
             assert_int_equal(its.hash, first.hash);

@@ -48,10 +48,10 @@ static gp_status touch_operand(arena_touches *out, size_t offset, const gp_prepa
 }
 
 static gp_status touch_routine(const gp_plan *plan, const gp_stage_plan *stage, const gp_instr *instr,
-                               const gp_routine *routine, arena_touches *out, gp_error *err) {
+                               const gp_routine *routine, size_t first, size_t end, arena_touches *out, gp_error *err) {
     gp_slot_choice slots = gp_instr_slots(plan->stages, instr);
     gp_when skipped = gp_instr_skips(instr);
-    for (size_t o = 0; o < routine->count; o++) {
+    for (size_t o = first; o < end && o < routine->count; o++) {
         const gp_exec_op *op = &routine->ops[o];
         if (op->when == skipped) continue;
         for (int pass = 0; pass < 2; pass++)
@@ -70,8 +70,8 @@ static gp_status touch_routine(const gp_plan *plan, const gp_stage_plan *stage, 
     return GP_OK;
 }
 
-gp_status touches_list(const gp_plan *plan, const gp_mini_plan *mini, int worker, size_t pc, arena_touches *out,
-                       gp_error *err) {
+gp_status touches_list_ops(const gp_plan *plan, const gp_mini_plan *mini, int worker, size_t pc, size_t first,
+                           size_t end, arena_touches *out, gp_error *err) {
     const gp_instr *instr = &mini->programs->worker[worker].instrs[pc];
     const gp_stage_plan *stage = &plan->stage[instr->stage];
     gp_move move;
@@ -79,6 +79,12 @@ gp_status touches_list(const gp_plan *plan, const gp_mini_plan *mini, int worker
         GP_RETURN_IF_FAILED(touch(out, move.offset, move.bytes, gp_instr_copies(instr), err));
     const gp_routine *routines[GP_INSTR_ROUTINES];
     int count = gp_instr_routines(plan, mini, instr, routines);
-    for (int r = 0; r < count; r++) GP_RETURN_IF_FAILED(touch_routine(plan, stage, instr, routines[r], out, err));
+    for (int r = 0; r < count; r++)
+        GP_RETURN_IF_FAILED(touch_routine(plan, stage, instr, routines[r], first, end, out, err));
     return GP_OK;
+}
+
+gp_status touches_list(const gp_plan *plan, const gp_mini_plan *mini, int worker, size_t pc, arena_touches *out,
+                       gp_error *err) {
+    return touches_list_ops(plan, mini, worker, pc, 0, SIZE_MAX, out, err);
 }

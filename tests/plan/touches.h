@@ -20,5 +20,8 @@ typedef struct arena_touches {
  * frees. Ops that run only in the first backward are left out in the others, and the reverse. */
 GP_MUST_USE gp_status touches_list(const gp_plan *plan, const gp_mini_plan *mini, int worker, size_t pc,
                                    arena_touches *out, gp_error *err);
+/* The same, of the ops [first, end) of each of its routines. */
+GP_MUST_USE gp_status touches_list_ops(const gp_plan *plan, const gp_mini_plan *mini, int worker, size_t pc,
+                                       size_t first, size_t end, arena_touches *out, gp_error *err);
 
 #endif

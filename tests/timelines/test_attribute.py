@@ -98,6 +98,20 @@ class Copies(Drawn):
         """)), 0, 5, copy=5)
 
 
+    def test_a_message_of_another_process_travels_after_it_was_sent(self):
+        # F0 was sent at 1, and worker 1 copies nothing itself: its message arrives at 3.
+        drawn = sends(draw("""
+            0: F0......
+            1: ......F0
+        """))
+        received = Span(1, COPY, "recv s1 m0 e0", 3.0, 3.0, 1, 0, "recv", 1, 0)
+        sent = Span(0, COPY, "send s0 m0 e0", 1.0, 1.0, 1, 0, "send", 0, 0)
+        drawn.spans = sorted(drawn.spans + [received, sent], key=lambda span: span.start)
+        self.check(drawn, 1, 3, earlier_stage=1, launch=2)
+        drawn.workers[1].process = 1
+        self.check(drawn, 1, 3, earlier_stage=1, copy=2)
+
+
 class Host(Drawn):
     def test_a_late_launch(self):
         # All that F0 of stage 1 waits for has ended at 3; it began at 6.

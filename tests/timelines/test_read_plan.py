@@ -184,7 +184,7 @@ class Bad(Case):
         for key in ("stage", "micro", "clock", "edge", "bytes", "bytes_alive"):
             for value in (-1, 0.5, "0", None, True):
                 self.bad(self.changed(**{key: value}), f"{at} (F s0 m1): {key} is no whole number from 0; {AGAIN}")
-        self.bad(self.changed(queue=3), f"{at} (F s0 m1): queue is not 0, 1 or 2; {AGAIN}")
+        self.bad(self.changed(queue=4), f"{at} (F s0 m1): queue is not 0, 1, 2 or 3; {AGAIN}")
         self.bad(self.changed(start_ms=1.5), f"{at} (F s0 m1) begins before the instruction before it in its queue ends; {AGAIN}")
         for waits in (3, None, [3], [[0]], [[0, 99]], [[2, 0]], [[0, -1]], [[0, "1"]]):
             self.bad(self.changed(waits=waits), f"{at} (F s0 m1): waits names no instruction; {AGAIN}")

@@ -18,7 +18,7 @@
 #include "timeline/waits.h"
 #include "plan/layer_ticks.h"
 
-enum { STAGES = 2 };
+enum { WORKERS = 2 };
 static const uint64_t origin = 5000000000; /* nanoseconds */
 
 static gp_device_kind queued; /* ref, but for its clock; nothing runs on it */
@@ -47,15 +47,17 @@ static void make_spans(const gp_plan *plan, gp_recorder *recorder) {
     }
 }
 
-static json_t *timeline_of(const gp_device_kind *kind, harness *h) {
+/* Two stages, or one with two replicas. */
+static json_t *timeline_of(const gp_device_kind *kind, bool replicas, harness *h) {
     gp_error err = {0};
     gp_chrome *chrome;
     gp_recorder *recorder;
     json_error_t broken;
     char path[] = "/tmp/gp_timeline_XXXXXX";
     harness_plan(h, &(harness_options){.model = network_vectors,
-                                       .layers = (const int64_t[]){4, 5},
-                                       .stages = STAGES,
+                                       .layers = replicas ? (const int64_t[]){9} : (const int64_t[]){4, 5},
+                                       .stages = replicas ? 1 : WORKERS,
+                                       .replicas = replicas ? (const int[]){WORKERS} : NULL,
                                        .kind = kind,
                                        .checkpoint = GP_CHECKPOINT_ALWAYS,
                                        .micro_batches = 2,
@@ -63,7 +65,7 @@ static json_t *timeline_of(const gp_device_kind *kind, harness *h) {
     int file = mkstemp(path);
     assert_true(file >= 0);
     close(file);
-    assert_int_equal(gp_recorder_create(STAGES, &recorder, &err), GP_OK);
+    assert_int_equal(gp_recorder_create(WORKERS, &recorder, &err), GP_OK);
     make_spans(h->plan, recorder);
     assert_int_equal(gp_chrome_open(path, &chrome, &err), GP_OK);
     assert_int_equal(gp_timeline_write(h->plan, recorder, UINT64_MAX, chrome, &err), GP_OK);
@@ -89,27 +91,27 @@ static void check_span(const harness *h, json_t *event) {
     json_t *args = json_object_get(event, "args");
     json_t *issued = json_object_get(args, "issued");
     json_int_t pc = json_integer_value(json_object_get(args, "pc"));
-    int worker = (int)((track_of(event) - 1) % STAGES), queue = (int)((track_of(event) - 1) / STAGES);
+    int worker = (int)((track_of(event) - 1) % WORKERS), queue = (int)((track_of(event) - 1) / WORKERS);
     const gp_instr *instr = &h->plan->minis[0].programs->worker[worker].instrs[pc];
     assert_true(json_is_number(issued));
     assert_true(fabs(json_number_value(issued) - (worker * 7 + (double)pc)) < 1e-6);
     assert_int_equal(queue, gp_instr_queue(h->plan->stages, instr));
 }
 
-static void test_queues(void **state) {
-    (void)state;
-    static const char *const ends[GP_QUEUES] = {": computes", ": receives", ": receives gradients"};
+static void check_queues(bool replicas) {
+    static const char *const ends[GP_QUEUES] = {": computes", ": receives", ": receives gradients",
+                                                ": collects gradients"};
     harness h;
     json_t *event;
     size_t i, spans = 0, expected = 0;
     int named = 0;
     queued = gp_ref_kind;
     queued.event_elapsed = no_time;
-    json_t *events = timeline_of(&queued, &h);
+    json_t *events = timeline_of(&queued, replicas, &h);
     json_array_foreach(events, i, event) {
         if (strcmp(text_of(event, "name"), "thread_name") == 0) {
             const char *name = text_of(json_object_get(event, "args"), "name");
-            const char *end = ends[(track_of(event) - 1) / STAGES];
+            const char *end = ends[(track_of(event) - 1) / WORKERS];
             assert_string_equal(name + strlen(name) - strlen(end), end);
             named++;
         }
@@ -118,11 +120,17 @@ static void test_queues(void **state) {
         check_span(&h, event);
         spans++;
     }
-    for (int w = 0; w < STAGES; w++) expected += h.plan->minis[0].programs->worker[w].count;
+    for (int w = 0; w < WORKERS; w++) expected += h.plan->minis[0].programs->worker[w].count;
     assert_int_equal(spans, expected);
-    assert_int_equal(named, STAGES * GP_QUEUES);
+    assert_int_equal(named, WORKERS * (replicas ? GP_QUEUES : GP_QUEUE_SUMS));
     json_decref(events);
     harness_end(&h);
+}
+
+static void test_queues(void **state) {
+    (void)state;
+    check_queues(false);
+    check_queues(true);
 }
 
 /* One track, its waits, and nothing that is enqueued. */
@@ -131,9 +139,9 @@ static void test_without_queues(void **state) {
     harness h;
     json_t *event;
     size_t i, waits = 0;
-    json_t *events = timeline_of(&gp_ref_kind, &h);
+    json_t *events = timeline_of(&gp_ref_kind, false, &h);
     json_array_foreach(events, i, event) {
-        assert_true(track_of(event) <= STAGES);
+        assert_true(track_of(event) <= WORKERS);
         assert_null(json_object_get(json_object_get(event, "args"), "issued"));
         waits += strcmp(text_of(event, "name"), "wait") == 0;
     }
@@ -161,7 +169,7 @@ static const char network_layers[] = "input: {shape: [2, 4, 4]}\n"
  * statistics before what is done with them, and not again in a recompute (R). relu, and an addition before it, are done
  * with the norm. Backward: gradients of weights before those of the input, which two layers use, so that d's is added
  * to s's; the first backward copies gradients where the later ones add. */
-static const char *const expected_layers[STAGES][32] = {
+static const char *const expected_layers[WORKERS][32] = {
     {
         "F s0 m0: c conv_forward, n norm_statistics, n + r norm_apply_relu, d conv_forward",
         "F s0 m1: c conv_forward, n norm_statistics, n + r norm_apply_relu, d conv_forward",
@@ -190,7 +198,7 @@ static const char *const expected_layers[STAGES][32] = {
 };
 /* One time for each of these, and one for each routine: an instruction has one, but the last F of a stage has two: the
  * loss's total, which is empty on stage 0. */
-static const size_t expected_ticks[STAGES] = {37 + 8, 40 + 9};
+static const size_t expected_ticks[WORKERS] = {37 + 8, 40 + 9};
 
 /* A run of one step that is recorded with its layers, as a timeline. */
 static json_t *record_step(harness *h, const harness_options *options, gp_recorder **recorder) {
@@ -259,7 +267,7 @@ static size_t list_layers(json_t *events, int worker, char lines[][LINE], size_t
 
 static const harness_options layered = {.model = network_layers,
                                         .layers = (const int64_t[]){4, 5},
-                                        .stages = STAGES,
+                                        .stages = WORKERS,
                                         .kind = &gp_ref_kind,
                                         .checkpoint = GP_CHECKPOINT_EXCEPT_LAST,
                                         .micro_batches = 2,
@@ -306,7 +314,7 @@ static void test_layers(void **state) {
     harness h;
     gp_recorder *recorder;
     json_t *events = record_step(&h, &layered, &recorder);
-    for (int w = 0; w < STAGES; w++) {
+    for (int w = 0; w < WORKERS; w++) {
         size_t count = list_layers(events, w, lines, 32);
         for (size_t i = 0; i < count && expected_layers[w][i]; i++)
             assert_string_equal(lines[i], expected_layers[w][i]);
@@ -350,7 +358,7 @@ static void test_queues_have_no_layers(void **state) {
     harness_options options = layered;
     options.kind = &queued;
     harness_plan(&h, &options);
-    for (int w = 0; w < STAGES; w++) assert_int_equal(gp_mini_ticks(h.plan, &h.plan->minis[0], w), 0);
+    for (int w = 0; w < WORKERS; w++) assert_int_equal(gp_mini_ticks(h.plan, &h.plan->minis[0], w), 0);
     harness_end(&h);
 }
 
@@ -371,7 +379,7 @@ typedef struct happening {
 /* Two mini-batches, of which every instruction is over at once but for those of the list. */
 static void make_happenings(const gp_plan *plan, gp_recorder *recorder, const happening *list, size_t count) {
     gp_error err = {0};
-    for (int w = 0; w < STAGES; w++) {
+    for (int w = 0; w < WORKERS; w++) {
         const gp_program *program = &plan->minis[0].programs->worker[w];
         assert_int_equal(gp_lane_reserve(&recorder->lanes[w], 2 * program->count, &err), GP_OK);
         for (int m = 0; m < 2; m++) {
@@ -411,13 +419,13 @@ static void plan_waits(harness *h, bool lockstep, gp_recorder **recorder) {
     gp_error err = {0};
     harness_plan(h, &(harness_options){.model = network_waits,
                                        .layers = (const int64_t[]){3, 3},
-                                       .stages = STAGES,
+                                       .stages = WORKERS,
                                        .kind = &gp_ref_kind,
                                        .checkpoint = GP_CHECKPOINT_EXCEPT_LAST,
                                        .lockstep = lockstep,
                                        .micro_batches = 2,
                                        .batch = 4});
-    assert_int_equal(gp_recorder_create(STAGES, recorder, &err), GP_OK);
+    assert_int_equal(gp_recorder_create(WORKERS, recorder, &err), GP_OK);
 }
 
 /* Worker 1 receives what is sent to it when it is sent. Worker 0 recomputes micro-batch 0 into the slot from which it

@@ -38,7 +38,7 @@ static void without_a_gpu_it_says_so(void **state) {
     if (!is_installed() || (gp_cuda_toolkit.count(&devices, &err) == GP_OK && devices > 0)) skip();
     err = (gp_error){0};
     assert_int_equal(gp_cuda_toolkit.comm_id(id, &err), GP_OK);
-    gp_status status = gp_cuda_toolkit.comm_create(id, 0, 2, &comm, &err);
+    gp_status status = gp_cuda_toolkit.comm_create(id, 0, 2, 4, &comm, &err);
     while (status == GP_OK && busy) status = gp_cuda_toolkit.comm_busy(comm, &busy, &err);
     assert_int_equal(status, GP_DEVICE);
     if (!strstr(err.text, "nccl") && !strstr(err.text, "NCCL")) fail_msg("%s", err.text);

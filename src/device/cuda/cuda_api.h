@@ -115,11 +115,12 @@ typedef struct gp_cuda_api {
                           void *workspace, gp_error *err);
 
     /* Messages between processes (NCCL); all NULL: the program was built without. comm_create begins to join the group
-     * of that id as member `rank`, on the device in use. What a call has begun goes on until comm_busy says that it is
-     * over; until then nothing else but comm_busy and comm_abort is called for it. An error of the member or of its
-     * group comes out there, at any time. */
+     * of that id as member `rank`, on the device in use; a message takes so many `blocks` at most. What a call has
+     * begun goes on until comm_busy says that it is over; until then nothing else but comm_busy and comm_abort is
+     * called for it. An error of the member or of its group comes out there, at any time. */
     gp_status (*comm_id)(char id[GP_LINE_ID], gp_error *err);
-    gp_status (*comm_create)(const char id[GP_LINE_ID], int rank, int ranks, gp_cuda_comm **out, gp_error *err);
+    gp_status (*comm_create)(const char id[GP_LINE_ID], int rank, int ranks, int blocks, gp_cuda_comm **out,
+                             gp_error *err);
     gp_status (*comm_busy)(gp_cuda_comm *comm, bool *out, gp_error *err);
     /* What stands between the two is enqueued as one, by group_end. One thread's. */
     gp_status (*group_begin)(gp_error *err);

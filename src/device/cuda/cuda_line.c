@@ -97,8 +97,8 @@ static void free_line(gp_line *line) {
     free(line);
 }
 
-gp_status gp_cuda_line_open(gp_device *device, const char id[GP_LINE_ID], bool sends, const gp_cancel *cancel,
-                            gp_line **out, gp_error *err) {
+gp_status gp_cuda_line_open(gp_device *device, const char id[GP_LINE_ID], bool sends, int blocks,
+                            const gp_cancel *cancel, gp_line **out, gp_error *err) {
     gp_line *line;
     GP_RETURN_IF_FAILED(gp_cuda->use(device->index, err));
     GP_RETURN_IF_FAILED(GP_NEW(&line, 1, err));
@@ -108,7 +108,7 @@ gp_status gp_cuda_line_open(gp_device *device, const char id[GP_LINE_ID], bool s
     }
     line->device = device;
     line->sends = sends;
-    gp_status status = gp_cuda->comm_create(id, sends ? SENDER : RECEIVER, MEMBERS, &line->comm, err);
+    gp_status status = gp_cuda->comm_create(id, sends ? SENDER : RECEIVER, MEMBERS, blocks, &line->comm, err);
     if (status == GP_OK) status = wait_while_busy(line, cancel, 0, err);
     if (status != GP_OK) {
         free_line(line);

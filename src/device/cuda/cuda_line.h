@@ -10,7 +10,7 @@
 /* Of the table of device.h. */
 bool gp_cuda_has_lines(void);
 GP_MUST_USE gp_status gp_cuda_line_id(char id[GP_LINE_ID], gp_error *err);
-GP_MUST_USE gp_status gp_cuda_line_open(gp_device *device, const char id[GP_LINE_ID], bool sends,
+GP_MUST_USE gp_status gp_cuda_line_open(gp_device *device, const char id[GP_LINE_ID], bool sends, int blocks,
                                         const gp_cancel *cancel, gp_line **out, gp_error *err);
 GP_MUST_USE gp_status gp_cuda_line_carry(gp_line *line, gp_stream *stream, const gp_device_range *ranges, int count,
                                          const gp_cancel *cancel, gp_error *err);

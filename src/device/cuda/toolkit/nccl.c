@@ -9,11 +9,6 @@
 
 _Static_assert(GP_LINE_ID == NCCL_UNIQUE_ID_BYTES, "an id of a line is one of NCCL");
 
-/* Of each kernel of a message. With GP_LINE_ENDS of them, less than the smallest GPU has processors: those that wait
- * for another process leave room for those that it waits for. */
-enum { BLOCKS = 4 };
-_Static_assert(BLOCKS *GP_LINE_ENDS <= 64, "all messages that wait can be on a GPU at the same time");
-
 /* `comm`: NULL: not known yet. */
 static gp_status check(ncclResult_t code, const char *call, ncclComm_t comm, gp_error *err) {
     if (code == ncclSuccess || code == ncclInProgress) return GP_OK;
@@ -31,7 +26,8 @@ gp_status gp_cuda_comm_id(char id[GP_LINE_ID], gp_error *err) {
 }
 
 /* No call waits for another process (blocking 0), so that each can be left. */
-gp_status gp_cuda_comm_create(const char id[GP_LINE_ID], int rank, int ranks, gp_cuda_comm **out, gp_error *err) {
+gp_status gp_cuda_comm_create(const char id[GP_LINE_ID], int rank, int ranks, int blocks, gp_cuda_comm **out,
+                              gp_error *err) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId unique;
     ncclComm_t comm = NULL;
@@ -39,7 +35,7 @@ gp_status gp_cuda_comm_create(const char id[GP_LINE_ID], int rank, int ranks, gp
     memcpy(unique.internal, id, GP_LINE_ID);
     config.blocking = 0;
     config.minCTAs = 1;
-    config.maxCTAs = BLOCKS;
+    config.maxCTAs = blocks;
     ncclResult_t code = gp_nccl.ncclCommInitRankConfig(&comm, ranks, unique, rank, &config);
     gp_status status = check(code, "ncclCommInitRankConfig", comm, err);
     if (status != GP_OK) {

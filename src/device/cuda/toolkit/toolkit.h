@@ -22,8 +22,8 @@ const char *gp_cuda_libraries(void);
 
 /* nccl.c: see cuda_api.h. Only in programs that are built with NCCL (GP_NCCL). */
 GP_MUST_USE gp_status gp_cuda_comm_id(char id[GP_LINE_ID], gp_error *err);
-GP_MUST_USE gp_status gp_cuda_comm_create(const char id[GP_LINE_ID], int rank, int ranks, gp_cuda_comm **out,
-                                          gp_error *err);
+GP_MUST_USE gp_status gp_cuda_comm_create(const char id[GP_LINE_ID], int rank, int ranks, int blocks,
+                                          gp_cuda_comm **out, gp_error *err);
 GP_MUST_USE gp_status gp_cuda_comm_busy(gp_cuda_comm *comm, bool *out, gp_error *err);
 GP_MUST_USE gp_status gp_cuda_group_begin(gp_error *err);
 GP_MUST_USE gp_status gp_cuda_group_end(gp_error *err);
