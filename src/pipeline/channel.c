@@ -239,23 +239,17 @@ static gp_copy *find_copy(const gp_worker *worker, const gp_mini_plan *mini, uin
 
 gp_status gp_channel_send(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
     gp_run *run = worker->run;
-    if (gp_far_has_edge(run, instr->edge)) {
-        gp_far_send(worker, mini, instr);
-        return GP_OK;
-    }
-    if (gp_far_lines_has_edge(run, instr->edge)) {
-        const gp_copy_events *events = events_of(run, instr->edge, instr);
+    gp_copy_events *events = events_of(run, instr->edge, instr);
+    if (events->sent)
         GP_RETURN_IF_FAILED(
             kind_of(run, worker->index)->event_record(events->sent, worker->queue[GP_QUEUE_COMPUTE], err));
+    if (gp_far_has_edge(run, instr->edge)) return gp_far_send(worker, mini, instr, events->sent, err);
+    if (gp_far_lines_has_edge(run, instr->edge))
         return gp_far_lines_send(worker, mini, instr, events->sent, events->pulled, err);
-    }
     gp_move move;
     gp_instr_move(run->plan, mini, instr, 0, &move);
     gp_copy *copy = find_copy(worker, mini, instr->edge, instr->micro);
-    *copy = (gp_copy){worker->arena + move.offset, events_of(run, instr->edge, instr)};
-    if (copy->events->sent)
-        GP_RETURN_IF_FAILED(
-            kind_of(run, worker->index)->event_record(copy->events->sent, worker->queue[GP_QUEUE_COMPUTE], err));
+    *copy = (gp_copy){worker->arena + move.offset, events};
     uint64_t number = number_of(worker, mini, instr->edge, false, instr->micro);
     gp_signal_raise(&run->channels[instr->edge].sent, value_of(worker, number));
     return GP_OK;
@@ -276,7 +270,7 @@ gp_status gp_channel_receive(gp_worker *worker, const gp_mini_plan *mini, const 
     gp_run *run = worker->run;
     const gp_plan *plan = run->plan;
     gp_move move;
-    if (gp_far_has_edge(run, instr->edge)) return GP_OK; /* it was waited for */
+    if (gp_far_has_edge(run, instr->edge)) return gp_far_copy_in(worker, mini, instr, err); /* it was waited for */
     if (gp_far_lines_has_edge(run, instr->edge)) return gp_far_lines_receive(worker, mini, instr, err);
     gp_instr_move(plan, mini, instr, 0, &move);
     const gp_copy *copy = find_copy(worker, mini, instr->edge, instr->micro);
@@ -306,10 +300,10 @@ static gp_status join(gp_worker *worker, const gp_instr *instr, bool collected, 
 }
 
 gp_status gp_channel_post(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
-    gp_far_post(worker, mini, instr);
+    const gp_event *posted = joining_of(worker->run, instr->collective, instr->stage)->posted;
     GP_RETURN_IF_FAILED(join(worker, instr, false, err));
-    return gp_far_lines_post(worker, mini, instr, joining_of(worker->run, instr->collective, instr->stage)->posted,
-                             err);
+    GP_RETURN_IF_FAILED(gp_far_lines_post(worker, mini, instr, posted, err));
+    return gp_far_post(worker, mini, instr, posted, err);
 }
 
 static bool has_posted(const gp_worker *worker, uint32_t collective, int stage) {
@@ -339,6 +333,7 @@ gp_status gp_channel_collect(gp_worker *worker, const gp_mini_plan *mini, const 
         GP_RETURN_IF_FAILED(
             pull(worker, queue, worker->arena + move.offset, from, from->arena + move.source, move.bytes, err));
     }
+    GP_RETURN_IF_FAILED(gp_far_unpack(worker, mini, instr, err));
     GP_RETURN_IF_FAILED(gp_far_lines_collect(worker, mini, instr, err));
     return join(worker, instr, true, err);
 }
@@ -382,7 +377,7 @@ static gp_status exchange_parts(gp_worker *worker, const gp_stage_plan *stage, c
     uint64_t in_all = (meeting->command << GP_MEETING_BITS) + meeting->before + number + 1;
     gp_move move;
     GP_RETURN_IF_FAILED(post_part(worker, stage->stage, in_all, err));
-    gp_far_offer(worker, stage, exchange, micro);
+    GP_RETURN_IF_FAILED(gp_far_offer(worker, stage, exchange, micro, meeting->events[in_all % 2], err));
     GP_RETURN_IF_FAILED(offer_on_lines(worker, stage, exchange, micro, meeting->events[in_all % 2], err));
     for (int i = 0; gp_exchange_move(run->plan, stage, exchange, micro, i, &move); i++) {
         const gp_worker *from = &run->workers[run->plan->stage[move.from].worker];
@@ -392,7 +387,7 @@ static gp_status exchange_parts(gp_worker *worker, const gp_stage_plan *stage, c
             continue;
         }
         if (gp_run_is_far(run, from->index)) {
-            GP_RETURN_IF_FAILED(gp_far_take(worker, stage->stage, move.from, err));
+            GP_RETURN_IF_FAILED(gp_far_take(worker, stage->stage, &move, err));
             continue;
         }
         GP_RETURN_IF_FAILED(wait_for_part(worker, move.from, in_all, err));
@@ -483,13 +478,14 @@ static const gp_event *event_of(gp_worker *worker, const gp_mini_plan *mini, con
     return NULL;
 }
 
-/* What arrives over a line holds up the queue by itself. */
+/* What arrives over a line holds up the queue by itself. What the wire carries, the host waits for, and a sender's
+ * arena is free at once. */
 static gp_status wait_event_away(gp_worker *worker, const gp_instr *instr, const gp_wait *wait, gp_stream *queue,
                                  gp_error *err) {
     const gp_device_kind *kind = kind_of(worker->run, worker->index);
     if (kind->on_host) return GP_OK;
     if (wait->kind == GP_WAIT_COLLECTED) return gp_far_lines_wait_gone(worker, wait, queue, err);
-    if (wait->kind != GP_WAIT_PULLED) return GP_OK;
+    if (wait->kind != GP_WAIT_PULLED || gp_far_has_edge(worker->run, wait->edge)) return GP_OK;
     return kind->stream_wait(queue, events_of(worker->run, wait->edge, instr)->pulled, err);
 }
 

@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "pipeline/staging.h"
 #include "plan/lines.h"
+#include "plan/staging.h"
 
 /* What a contributor sends to a collector in one mini-batch: moves of the collect instruction. */
 typedef struct far_part {
@@ -18,7 +20,8 @@ typedef struct pair {
     uint32_t tag;
     gp_parcel parcel;
     far_part *parts; /* [mini] */
-    char *packed;    /* for parts of several ranges; NULL: none has */
+    char *packed;    /* staging, and on the host for parts of several ranges; NULL: the memory of the arena */
+    bool shares;     /* packed is that of another pair */
 } pair;
 
 /* Of one worker in one mini-batch: receives items[first[i]] … items[first[i+1]−1] may begin before instruction i. */
@@ -32,11 +35,28 @@ typedef struct early {
 typedef struct peer {
     uint64_t sent, received; /* messages so far */
     gp_parcel out[2], in;    /* [number of the message % 2] */
+    char *staging;           /* of out[0], out[1] and in; NULL: the memory of the arena */
+    size_t stride;
 } peer;
+
+/* What was last sent from a buffer: a command's message. Those of earlier commands have gone. */
+typedef struct user {
+    gp_parcel *parcel; /* NULL: nothing */
+    uint64_t command;
+} user;
+
+/* The buffers of an edge. */
+typedef struct ring {
+    char *memory;
+    gp_staging_ring its; /* count 0: the memory of the arena */
+    user *users;         /* [buffer] */
+} ring;
 
 struct gp_far {
     int pieces;          /* of the mini-batch that has most */
+    size_t staged;       /* bytes of all buffers */
     gp_parcel **parcels; /* [edge] one for each micro-batch; NULL: the edge does not lead to another process */
+    ring *rings;         /* [edge] */
     pair **pairs;        /* [collective] */
     size_t *pair_counts; /* [collective] */
     peer **peers;        /* [stage] one for each replica of its group; NULL: it exchanges with no other process */
@@ -93,21 +113,41 @@ bool gp_far_has_edge(const gp_run *run, uint32_t edge) {
     return run->far && run->far->parcels[edge];
 }
 
-/* Whether the wire carries what goes from one stage to another. */
+/* Whether the wire carries what goes from one stage to another, one of them of this process. */
 static bool carries(const gp_plan *plan, int from, int to) {
-    return gp_plan_stage_is_far(plan, from) != gp_plan_stage_is_far(plan, to) && !gp_plan_has_line(plan, from, to);
+    bool own = gp_plan_stage_is_far(plan, from) != gp_plan_stage_is_far(plan, to);
+    return own && gp_plan_route(plan, from, to) == GP_ROUTE_WIRE;
+}
+
+static gp_status new_buffer(gp_far *far, size_t bytes, char **out, gp_error *err) {
+    far->staged = gp_size_plus(far->staged, bytes);
+    return bytes > 0 ? gp_new_array((void **)out, bytes, 1, err) : GP_OK;
+}
+
+size_t gp_far_staged(const gp_run *run) {
+    return run->far ? run->far->staged : 0;
+}
+
+static gp_status open_ring(gp_run *run, uint32_t edge, gp_error *err) {
+    bool receives = gp_plan_stage_is_far(run->plan, run->plan->stages->edges[edge].from);
+    ring *its = &run->far->rings[edge];
+    its->its = gp_staging_of_edge(run->plan, run->orders, edge, receives);
+    GP_RETURN_IF_FAILED(GP_NEW(&its->users, its->its.count, err));
+    return new_buffer(run->far, gp_size_times(its->its.bytes, its->its.count), &its->memory, err);
 }
 
 static gp_status open_edges(gp_run *run, gp_error *err) {
     const gp_plan *plan = run->plan;
     gp_far *far = run->far;
     GP_RETURN_IF_FAILED(GP_NEW(&far->parcels, plan->stages->edge_count, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&far->rings, plan->stages->edge_count, err));
     for (size_t e = 0; e < plan->stages->edge_count; e++) {
         const gp_edge *edge = &plan->stages->edges[e];
         if (!carries(plan, edge->from, edge->to)) continue;
         far->parcels[e] = aligned_alloc(_Alignof(gp_parcel), (size_t)far->pieces * sizeof(gp_parcel));
         if (!far->parcels[e]) return gp_fail(err, GP_MEMORY, "out of memory: messages of an edge");
         for (int m = 0; m < far->pieces; m++) gp_parcel_init(&far->parcels[e][m]);
+        GP_RETURN_IF_FAILED(open_ring(run, (uint32_t)e, err));
     }
     return GP_OK;
 }
@@ -125,15 +165,27 @@ static far_part find_part(const gp_plan *plan, const gp_mini_plan *mini, uint32_
     return found;
 }
 
-static gp_status open_pair(const gp_plan *plan, uint32_t collective, pair *its, gp_error *err) {
-    size_t packed = 0;
+/* NULL: no message goes that way. */
+static pair *find_pair(const gp_far *far, size_t collective, int from, int to) {
+    for (size_t i = 0; i < far->pair_counts[collective]; i++) {
+        pair *its = &far->pairs[collective][i];
+        if (its->from == from && its->to == to) return its;
+    }
+    return NULL;
+}
+
+static gp_status open_pair(gp_run *run, uint32_t collective, pair *its, gp_error *err) {
+    const gp_plan *plan = run->plan;
     GP_RETURN_IF_FAILED(GP_NEW(&its->parts, plan->mini_count, err));
     gp_parcel_init(&its->parcel);
-    for (int m = 0; m < plan->mini_count; m++) {
-        its->parts[m] = find_part(plan, &plan->minis[m], collective, its);
-        if (its->parts[m].count > 1 && its->parts[m].bytes > packed) packed = its->parts[m].bytes;
+    for (int m = 0; m < plan->mini_count; m++) its->parts[m] = find_part(plan, &plan->minis[m], collective, its);
+    its->shares = gp_staging_is_shared(plan, collective, its->from);
+    if (its->shares) {
+        size_t scatter = gp_stages_scatter(plan->stages, collective); /* it comes before */
+        its->packed = find_pair(run->far, scatter, its->to, its->from)->packed;
+        return GP_OK;
     }
-    return packed > 0 ? gp_new_array((void **)&its->packed, packed, 1, err) : GP_OK;
+    return new_buffer(run->far, gp_staging_of_pair(plan, collective, its->from, its->to), &its->packed, err);
 }
 
 static gp_status open_collective(gp_run *run, uint32_t collective, gp_error *err) {
@@ -152,9 +204,20 @@ static gp_status open_collective(gp_run *run, uint32_t collective, gp_error *err
         if (!carries(plan, from, to)) continue;
         pairs[count] = (pair){.from = from, .to = to, .tag = tag + (uint32_t)i};
         run->far->pair_counts[collective] = ++count;
-        GP_RETURN_IF_FAILED(open_pair(plan, collective, &pairs[count - 1], err));
+        GP_RETURN_IF_FAILED(open_pair(run, collective, &pairs[count - 1], err));
     }
     return GP_OK;
+}
+
+static gp_status open_peer(gp_run *run, int stage, int other, peer *its, gp_error *err) {
+    enum { BUFFERS = 3 };
+    *its = (peer){.sent = 0};
+    gp_parcel_init(&its->out[0]);
+    gp_parcel_init(&its->out[1]);
+    gp_parcel_init(&its->in);
+    if (!carries(run->plan, stage, other)) return GP_OK;
+    its->stride = gp_staging_of_peer(run->plan, stage);
+    return new_buffer(run->far, BUFFERS * its->stride, &its->staging, err);
 }
 
 static gp_status open_peers(gp_run *run, gp_error *err) {
@@ -165,13 +228,9 @@ static gp_status open_peers(gp_run *run, gp_error *err) {
         if (gp_plan_stage_is_far(plan, s) || !group_is_apart(plan, s)) continue;
         peer *peers = aligned_alloc(_Alignof(peer), (size_t)group * sizeof *peers);
         if (!peers) return gp_fail(err, GP_MEMORY, "out of memory: messages of %d replicas", group);
-        run->far->peers[s] = peers;
-        for (int i = 0; i < group; i++) {
-            peers[i] = (peer){.sent = 0};
-            gp_parcel_init(&peers[i].out[0]);
-            gp_parcel_init(&peers[i].out[1]);
-            gp_parcel_init(&peers[i].in);
-        }
+        run->far->peers[s] = memset(peers, 0, (size_t)group * sizeof *peers);
+        for (int i = 0; i < group; i++)
+            GP_RETURN_IF_FAILED(open_peer(run, s, gp_stages_group(plan->stages, s) + i, &peers[i], err));
     }
     return GP_OK;
 }
@@ -188,8 +247,17 @@ static bool lies_beside(const gp_instr *a, const gp_instr *b) {
     return a->micro == b->micro && (a->op == GP_INSTR_RECV || a->op == GP_INSTR_LOAD);
 }
 
-/* The instruction before which the receive `pc` can begin: after the last one that uses its slot. If it must wait for
- * another worker, at its place. */
+/* The instruction before which the receive `pc` can begin: after the one that copies from its buffer. */
+static size_t earliest_staged(const gp_program *program, size_t buffers, size_t pc) {
+    for (size_t at = pc; at > 0; at--) {
+        const gp_instr *before = &program->instrs[at - 1];
+        if (before->op == GP_INSTR_RECV && before->edge == program->instrs[pc].edge && --buffers == 0) return at;
+    }
+    return 0;
+}
+
+/* The same without a buffer: after the last one that uses its slot. If it must wait for another worker, at its place.
+ */
 static size_t earliest(const gp_plan *plan, const gp_mini_plan *mini, int worker, size_t pc) {
     const gp_program *program = &mini->programs->worker[worker];
     const gp_worker_waits *waits = &mini->waits->worker[worker];
@@ -222,7 +290,9 @@ static gp_status find_early(gp_run *run, const gp_mini_plan *mini, int worker, e
     GP_RETURN_IF_FAILED(GP_NEW(&at, program->count, err));
     for (size_t pc = 0; pc < program->count; pc++) {
         if (!is_far_receive(run, &program->instrs[pc])) continue;
-        at[pc] = (uint32_t)earliest(run->plan, mini, worker, pc);
+        size_t buffers = run->far->rings[program->instrs[pc].edge].its.count;
+        at[pc] =
+            (uint32_t)(buffers > 0 ? earliest_staged(program, buffers, pc) : earliest(run->plan, mini, worker, pc));
         out->first[at[pc] + 1]++;
         total++;
     }
@@ -266,15 +336,23 @@ void gp_far_close(gp_run *run) {
     gp_far *far = run->far;
     if (!far) return;
     for (size_t e = 0; far->parcels && e < run->plan->stages->edge_count; e++) free(far->parcels[e]);
+    for (size_t e = 0; far->rings && e < run->plan->stages->edge_count; e++) {
+        free(far->rings[e].memory);
+        free(far->rings[e].users);
+    }
     for (size_t c = 0; far->pair_counts && c < run->plan->stages->collective_count; c++) {
         for (size_t i = 0; i < far->pair_counts[c]; i++) {
             free(far->pairs[c][i].parts);
-            free(far->pairs[c][i].packed);
+            if (!far->pairs[c][i].shares) free(far->pairs[c][i].packed);
         }
         free(far->pairs[c]);
     }
-    for (int s = 0; far->peers && s < run->plan->stages->count; s++) free(far->peers[s]);
+    for (int s = 0; far->peers && s < run->plan->stages->count; s++) {
+        for (int i = 0; far->peers[s] && i < run->plan->stages->stage[s].group; i++) free(far->peers[s][i].staging);
+        free(far->peers[s]);
+    }
     free(far->peers);
+    free(far->rings);
     for (int i = 0; i < far->early_count; i++) {
         free(far->earlies[i].first);
         free(far->earlies[i].items);
@@ -297,28 +375,72 @@ static uint32_t edge_tag(const gp_run *run, uint32_t edge, uint16_t micro) {
     return edge * (uint32_t)run->far->pieces + micro;
 }
 
-void gp_far_send(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr) {
+/* Number of the buffer of a copy, if the edge has buffers. */
+static size_t place_of(const gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr) {
+    const gp_run *run = worker->run;
+    bool receives = instr->op == GP_INSTR_RECV;
+    uint16_t number = gp_copy_number(run->orders, (int)(mini - run->plan->minis), instr->edge, receives, instr->micro);
+    return number % run->far->rings[instr->edge].its.count;
+}
+
+/* NULL: the edge has none. */
+static char *buffer_of(const gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr) {
+    const ring *its = &worker->run->far->rings[instr->edge];
+    return its->its.count > 0 ? its->memory + place_of(worker, mini, instr) * its->its.bytes : NULL;
+}
+
+/* Copies a part to its buffer, when the message before it has left that. With as many buffers as copies are in flight,
+ * the receiver needs nothing for this that comes later in a serial execution of the programs. */
+static gp_status fill_buffer(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, const gp_move *move,
+                             const gp_event *sent, gp_error *err) {
     gp_run *run = worker->run;
+    user *its = &run->far->rings[instr->edge].users[place_of(worker, mini, instr)];
+    GP_RETURN_IF_FAILED(gp_staging_wait(worker, sent, err));
+    gp_pulse_pause(&worker->pulse);
+    if (its->command == worker->command) GP_RETURN_IF_FAILED(gp_parcel_wait(its->parcel, &run->cancel, err));
+    gp_pulse_resume(&worker->pulse);
+    *its = (user){&run->far->parcels[instr->edge][instr->micro], worker->command};
+    return gp_staging_take_out(worker, buffer_of(worker, mini, instr), worker->arena + move->offset, move->bytes, err);
+}
+
+gp_status gp_far_send(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, const gp_event *sent,
+                      gp_error *err) {
+    gp_run *run = worker->run;
+    char *buffer = buffer_of(worker, mini, instr);
     gp_move move;
     gp_instr_move(run->plan, mini, instr, 0, &move);
+    if (buffer) GP_RETURN_IF_FAILED(fill_buffer(worker, mini, instr, &move, sent, err));
     gp_wire_send(run->wire, &run->far->parcels[instr->edge][instr->micro], worker->command,
                  process_of(run, run->plan->stages->edges[instr->edge].to), edge_tag(run, instr->edge, instr->micro),
-                 worker->arena + move.offset, move.bytes);
+                 buffer ? buffer : worker->arena + move.offset, move.bytes);
+    return GP_OK;
 }
 
 static void begin_receive(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr) {
     gp_run *run = worker->run;
+    char *buffer = buffer_of(worker, mini, instr);
     gp_move move;
     gp_instr_move(run->plan, mini, instr, 0, &move);
     gp_wire_receive(run->wire, &run->far->parcels[instr->edge][instr->micro], worker->command,
                     process_of(run, run->plan->stages->edges[instr->edge].from),
-                    edge_tag(run, instr->edge, instr->micro), worker->arena + move.offset, move.bytes);
+                    edge_tag(run, instr->edge, instr->micro), buffer ? buffer : worker->arena + move.offset,
+                    move.bytes);
 }
 
 gp_status gp_far_receive(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
     gp_parcel *parcel = &worker->run->far->parcels[instr->edge][instr->micro];
     if (parcel->value != worker->command) begin_receive(worker, mini, instr);
     return gp_parcel_wait(parcel, &worker->run->cancel, err);
+}
+
+gp_status gp_far_copy_in(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
+    const gp_plan *plan = worker->run->plan;
+    const char *buffer = buffer_of(worker, mini, instr);
+    gp_move move;
+    if (!buffer) return GP_OK;
+    gp_instr_move(plan, mini, instr, 0, &move);
+    gp_stream *queue = worker->queue[gp_instr_queue(plan->stages, instr)];
+    return gp_worker_kind(worker)->copy_in(queue, worker->arena + move.offset, buffer, move.bytes, err);
 }
 
 /* ---- collectives ------------------------------------------------------------------------------------------------- */
@@ -342,20 +464,16 @@ static const far_part *part_of(const gp_run *run, const gp_mini_plan *mini, cons
     return &its->parts[mini - run->plan->minis];
 }
 
-/* NULL: no message goes that way. */
-static pair *find_pair(const gp_far *far, size_t collective, int from, int to) {
-    for (size_t i = 0; i < far->pair_counts[collective]; i++) {
-        pair *its = &far->pairs[collective][i];
-        if (its->from == from && its->to == to) return its;
-    }
-    return NULL;
+/* Whether a part goes through its buffer. */
+static bool is_packed(const gp_worker *worker, const far_part *part) {
+    return part->count > 1 || !gp_worker_kind(worker)->on_host;
 }
 
 static void fill_receive(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *collect, pair *its) {
     const far_part *part = part_of(worker->run, mini, its);
     char *address = its->packed;
     gp_move move;
-    if (part->count == 1) {
+    if (!is_packed(worker, part)) {
         gp_instr_move(worker->run->plan, mini, collect, part->first, &move);
         address = worker->arena + move.offset;
     }
@@ -376,7 +494,7 @@ static gp_parcel *receive_of_sums(gp_worker *worker, const gp_mini_plan *mini, u
 }
 
 /* The one range, or all of them packed. */
-static void send_part(gp_worker *worker, const gp_mini_plan *mini, uint32_t collective, pair *its) {
+static gp_status send_part(gp_worker *worker, const gp_mini_plan *mini, uint32_t collective, pair *its, gp_error *err) {
     const gp_plan *plan = worker->run->plan;
     const far_part *part = part_of(worker->run, mini, its);
     const gp_instr collect = collect_of(its, collective);
@@ -386,35 +504,56 @@ static void send_part(gp_worker *worker, const gp_mini_plan *mini, uint32_t coll
     for (int i = 0; i < part->count; i++) {
         gp_instr_move(plan, mini, &collect, part->first + i, &move);
         address = worker->arena + move.source;
-        if (part->count > 1) memcpy(its->packed + packed, address, move.bytes);
+        if (is_packed(worker, part))
+            GP_RETURN_IF_FAILED(gp_staging_take_out(worker, its->packed + packed, address, move.bytes, err));
         packed += move.bytes;
     }
-    if (part->count > 1) address = its->packed;
+    if (is_packed(worker, part)) address = its->packed;
     int to = process_of(worker->run, its->to);
     if (plan->stages->collectives[collective].part == GP_PART_GRADIENTS)
         gp_wire_send_bulk(worker->run->wire, &its->parcel, worker->command, to, its->tag, address, part->bytes,
                           receive_of_sums(worker, mini, collective, its));
     else
         gp_wire_send(worker->run->wire, &its->parcel, worker->command, to, its->tag, address, part->bytes);
+    return GP_OK;
 }
 
-void gp_far_post(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr) {
+gp_status gp_far_post(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, const gp_event *posted,
+                      gp_error *err) {
     gp_far *far = worker->run->far;
-    for (size_t i = 0; far && i < far->pair_counts[instr->collective]; i++)
-        if (far->pairs[instr->collective][i].from == instr->stage &&
-            part_of(worker->run, mini, &far->pairs[instr->collective][i])->bytes > 0)
-            send_part(worker, mini, instr->collective, &far->pairs[instr->collective][i]);
+    bool waited = false;
+    for (size_t i = 0; far && i < far->pair_counts[instr->collective]; i++) {
+        pair *its = &far->pairs[instr->collective][i];
+        if (its->from != instr->stage || part_of(worker->run, mini, its)->bytes == 0) continue;
+        if (!waited) GP_RETURN_IF_FAILED(gp_staging_wait(worker, posted, err));
+        waited = true;
+        GP_RETURN_IF_FAILED(send_part(worker, mini, instr->collective, its, err));
+    }
+    return GP_OK;
 }
 
-static void unpack(const gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, const pair *its) {
+static gp_status unpack(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, const pair *its,
+                        gp_error *err) {
     const far_part *part = part_of(worker->run, mini, its);
+    gp_stream *queue = worker->queue[gp_instr_queue(worker->run->plan->stages, instr)];
     size_t unpacked = 0;
     gp_move move;
-    for (int i = 0; i < part->count && part->count > 1; i++) {
+    for (int i = 0; i < part->count && is_packed(worker, part); i++) {
         gp_instr_move(worker->run->plan, mini, instr, part->first + i, &move);
-        memcpy(worker->arena + move.offset, its->packed + unpacked, move.bytes);
+        GP_RETURN_IF_FAILED(gp_worker_kind(worker)->copy_in(queue, worker->arena + move.offset, its->packed + unpacked,
+                                                            move.bytes, err));
         unpacked += move.bytes;
     }
+    return GP_OK;
+}
+
+gp_status gp_far_unpack(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
+    const gp_far *far = worker->run->far;
+    for (size_t i = 0; far && i < far->pair_counts[instr->collective]; i++) {
+        const pair *its = &far->pairs[instr->collective][i];
+        if (its->to == instr->stage) GP_RETURN_IF_FAILED(unpack(worker, mini, instr, its, err));
+    }
+    return GP_OK;
 }
 
 static void begin_receive_of(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *collect, pair *its) {
@@ -474,7 +613,6 @@ gp_status gp_far_collect(gp_worker *worker, const gp_mini_plan *mini, const gp_i
         pair *its = &far->pairs[instr->collective][i];
         if (its->to != instr->stage || part_of(worker->run, mini, its)->bytes == 0) continue;
         GP_RETURN_IF_FAILED(gp_parcel_wait(&its->parcel, &worker->run->cancel, err));
-        unpack(worker, mini, instr, its);
     }
     return GP_OK;
 }
@@ -499,33 +637,49 @@ static peer *peer_of(const gp_run *run, int stage, int other) {
     return &run->far->peers[stage][other - gp_stages_group(run->plan->stages, stage)];
 }
 
+/* Of out[0], out[1], in. */
+static char *buffer_of_peer(const peer *its, size_t i) {
+    return its->staging ? its->staging + i * its->stride : NULL;
+}
+
 /* The own part to a replica, and its part to its place. The message before the last one has gone: gp_far_take has
  * waited for it. */
-static void trade_part(gp_worker *worker, int stage, const gp_move *move, const void *own) {
+static gp_status trade_part(gp_worker *worker, int stage, const gp_move *move, const char *own, gp_error *err) {
     gp_run *run = worker->run;
     int other = move->from, first = gp_stages_group(run->plan->stages, stage);
     peer *its = peer_of(run, stage, other);
     gp_parcel *out = &its->out[++its->sent % 2];
+    char *to = buffer_of_peer(its, its->sent % 2), *in = buffer_of_peer(its, 2);
     gp_wire_receive(run->wire, &its->in, ++its->received, process_of(run, other),
-                    exchange_tag(run->plan, other) + (uint32_t)(stage - first), worker->arena + move->offset,
+                    exchange_tag(run->plan, other) + (uint32_t)(stage - first), in ? in : worker->arena + move->offset,
                     move->bytes);
+    if (to) GP_RETURN_IF_FAILED(gp_staging_take_out(worker, to, own, move->bytes, err));
     gp_wire_send(run->wire, out, its->sent, process_of(run, other),
-                 exchange_tag(run->plan, stage) + (uint32_t)(other - first), own, move->bytes);
+                 exchange_tag(run->plan, stage) + (uint32_t)(other - first), to ? to : own, move->bytes);
+    return GP_OK;
 }
 
-void gp_far_offer(gp_worker *worker, const gp_stage_plan *stage, const gp_exchange *exchange, int micro) {
+gp_status gp_far_offer(gp_worker *worker, const gp_stage_plan *stage, const gp_exchange *exchange, int micro,
+                       const gp_event *posted, gp_error *err) {
     const gp_run *run = worker->run;
     gp_move move;
-    if (!run->far || !run->far->peers[stage->stage]) return;
+    if (!run->far || !run->far->peers[stage->stage]) return GP_OK;
     const char *own = worker->arena + gp_exchange_own(run->plan, stage, exchange, micro);
+    if (posted) GP_RETURN_IF_FAILED(gp_worker_kind(worker)->event_finish(posted, &run->cancel, err));
     for (int i = 0; gp_exchange_move(run->plan, stage, exchange, micro, i, &move); i++)
-        if (gp_plan_stage_is_far(run->plan, move.from)) trade_part(worker, stage->stage, &move, own);
+        if (carries(run->plan, stage->stage, move.from))
+            GP_RETURN_IF_FAILED(trade_part(worker, stage->stage, &move, own, err));
+    return GP_OK;
 }
 
-gp_status gp_far_take(gp_worker *worker, int stage, int from, gp_error *err) {
-    peer *its = peer_of(worker->run, stage, from);
+gp_status gp_far_take(gp_worker *worker, int stage, const gp_move *move, gp_error *err) {
+    peer *its = peer_of(worker->run, stage, move->from);
+    const char *in = buffer_of_peer(its, 2);
     GP_RETURN_IF_FAILED(gp_parcel_wait(&its->in, &worker->run->cancel, err));
-    return gp_parcel_wait(&its->out[(its->sent + 1) % 2], &worker->run->cancel, err);
+    GP_RETURN_IF_FAILED(gp_parcel_wait(&its->out[(its->sent + 1) % 2], &worker->run->cancel, err));
+    if (!in) return GP_OK;
+    return gp_worker_kind(worker)->copy_in(worker->queue[GP_QUEUE_COMPUTE], worker->arena + move->offset, in,
+                                           move->bytes, err);
 }
 
 static gp_status wait_for_peers(gp_worker *worker, int stage, gp_error *err) {

@@ -183,10 +183,10 @@ static int count_own(const gp_run *run) {
 
 static gp_status prepare_run(gp_run *run, const gp_plan *plan, gp_error *err) {
     gp_barrier_init(&run->barrier, count_own(run));
+    GP_RETURN_IF_FAILED(gp_channels_open(run, err));
     GP_RETURN_IF_FAILED(gp_far_open(run, err));
     GP_RETURN_IF_FAILED(gp_far_lines_open(run, err));
     GP_RETURN_IF_FAILED(gp_team_open(run, err));
-    GP_RETURN_IF_FAILED(gp_channels_open(run, err));
     run->workers = aligned_alloc(_Alignof(gp_worker), (size_t)plan->workers * sizeof *run->workers);
     if (!run->workers) return gp_fail(err, GP_MEMORY, "out of memory: %d workers", plan->workers);
     memset(run->workers, 0, (size_t)plan->workers * sizeof *run->workers);

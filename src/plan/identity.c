@@ -60,6 +60,7 @@ static uint64_t add_stages(uint64_t hash, const gp_plan *plan) {
 /* What else processes must agree on: who has what, and what goes between them. */
 static uint64_t add_processes(uint64_t hash, const gp_plan *plan) {
     hash = add_number(hash, (uint64_t)plan->processes);
+    if (plan->lines) hash = add_text(hash, "lines");
     for (int w = 0; w < plan->workers; w++) hash = add_number(hash, (uint64_t)plan->process[w]);
     for (size_t c = 0; c < plan->stages->collective_count; c++) {
         const gp_collective *its = &plan->stages->collectives[c];

@@ -21,16 +21,20 @@ static const gp_device_spec *device_of(const gp_plan *plan, int stage) {
     return &plan->devices[plan->stage[stage].worker];
 }
 
+/* Whether they are on GPUs of one kind. */
+static bool are_gpus(const gp_plan *plan, int from, int to) {
+    const gp_device_kind *kind = device_of(plan, from)->kind;
+    return !kind->on_host && kind == device_of(plan, to)->kind;
+}
+
 bool gp_plan_has_line(const gp_plan *plan, int from, int to) {
-    bool apart = plan->process[plan->stage[from].worker] != plan->process[plan->stage[to].worker];
-    return apart && !device_of(plan, from)->kind->on_host && !device_of(plan, to)->kind->on_host;
+    if (!plan->lines || !are_gpus(plan, from, to)) return false;
+    return plan->process[plan->stage[from].worker] != plan->process[plan->stage[to].worker];
 }
 
 uint32_t gp_lines_numbers(const gp_plan *plan) {
     size_t numbers = plan->stages->edge_count;
-    bool possible = false;
-    for (int w = 0; w < plan->workers; w++) possible = possible || !plan->devices[w].kind->on_host;
-    if (plan->processes == 1 || !possible) return 0;
+    if (!plan->lines || plan->processes == 1) return 0;
     for (size_t c = 0; c < plan->stages->collective_count; c++)
         numbers += plan->stages->collectives[c].contributors.count * plan->stages->collectives[c].collectors.count;
     for (int s = 0; s < plan->stages->count; s++) numbers += (size_t)plan->stages->stage[s].group - 1;
@@ -122,7 +126,8 @@ static gp_status choose_line(gp_lines *its, const gp_line_plan *ends, const mess
     if (!go_together(its, sent, received, NO_LINE, flow))
         return gp_fail(err, GP_UNSUPPORTED,
                        "stage %d receives micro-batches from stage %d, which is on a GPU of another process, in "
-                       "another order than they are sent: let the programs have one order, or use one process",
+                       "another order than they are sent: let the programs have one order, or use "
+                       "pipeline.transport: mpi",
                        its->flows[flow].to, its->flows[flow].from);
     for (int l = 0; l < its->line_count; l++) {
         if (its->lines[l].from != ends->from || its->lines[l].to != ends->to) continue;
@@ -209,15 +214,8 @@ static gp_status check_worker(const gp_plan *plan, const gp_lines *its, int work
         return gp_fail(err, GP_UNSUPPORTED,
                        "worker %d: %s:%d would exchange messages with other processes in %d places at the same time, "
                        "and take %d of its multiprocessors for them; %d and %d are possible. Connect it with fewer "
-                       "stages and replicas of other processes",
+                       "stages and replicas of other processes, or use pipeline.transport: mpi",
                        worker, device->kind->name, device->index, ends, all.blocks, GP_LINE_ENDS, GP_LINE_BLOCKS);
-    for (int w = 0; w < plan->workers && ends > 0; w++)
-        if (w != worker && !gp_plan_worker_is_far(plan, w) && plan->devices[w].kind == device->kind &&
-            plan->devices[w].index == device->index)
-            return gp_fail(err, GP_UNSUPPORTED,
-                           "workers %d and %d share %s:%d, and exchange messages with other processes: give each of "
-                           "them a GPU of its own",
-                           worker < w ? worker : w, worker < w ? w : worker, device->kind->name, device->index);
     return GP_OK;
 }
 
@@ -225,6 +223,91 @@ static gp_status check_workers(const gp_plan *plan, const gp_lines *its, gp_erro
     for (int w = 0; w < plan->workers; w++)
         if (!gp_plan_worker_is_far(plan, w)) GP_RETURN_IF_FAILED(check_worker(plan, its, w, err));
     return GP_OK;
+}
+
+/* ---- the choice -------------------------------------------------------------------------------------------------- */
+
+/* Processes are those of the run, or of a plan for other machines. */
+static bool are_apart(const gp_plan *plan, int from, int to) {
+    return gp_plan_process_of(plan, worker_of(plan, from)) != gp_plan_process_of(plan, worker_of(plan, to));
+}
+
+static bool are_gpus_apart(const gp_plan *plan, int from, int to) {
+    return are_gpus(plan, from, to) && are_apart(plan, from, to);
+}
+
+typedef bool (*pair_check)(const gp_plan *plan, int from, int to);
+
+/* The first stage with an edge or a collective to another one for which `check` holds; −1: none. */
+static int find_pair(const gp_plan *plan, pair_check check, int *other) {
+    const gp_stages *stages = plan->stages;
+    for (size_t e = 0; e < stages->edge_count; e++) {
+        *other = stages->edges[e].to;
+        if (check(plan, stages->edges[e].from, *other)) return stages->edges[e].from;
+    }
+    for (size_t c = 0; c < stages->collective_count; c++) {
+        const gp_collective *its = &stages->collectives[c];
+        for (size_t i = 0; i < its->contributors.count * its->collectors.count; i++) {
+            int from = its->contributors.items[i / its->collectors.count];
+            *other = its->collectors.items[i % its->collectors.count];
+            if (check(plan, from, *other)) return from;
+        }
+    }
+    return -1;
+}
+
+static int find_sharer(const gp_plan *plan, int worker) {
+    const gp_device_spec *device = &plan->devices[worker];
+    for (int w = 0; w < plan->workers; w++)
+        if (w != worker && gp_plan_process_of(plan, w) == gp_plan_process_of(plan, worker) &&
+            plan->devices[w].kind == device->kind && plan->devices[w].index == device->index)
+            return w;
+    return -1;
+}
+
+static bool has_sharer(const gp_plan *plan, int from, int to) {
+    if (!are_gpus_apart(plan, from, to)) return false;
+    return find_sharer(plan, worker_of(plan, from)) >= 0 || find_sharer(plan, worker_of(plan, to)) >= 0;
+}
+
+static gp_status refuse_sharers(const gp_plan *plan, int from, int to, gp_error *err) {
+    int worker = worker_of(plan, from);
+    if (find_sharer(plan, worker) < 0) worker = worker_of(plan, to);
+    int other = find_sharer(plan, worker);
+    return gp_fail(err, GP_UNSUPPORTED,
+                   "workers %d and %d share %s:%d, and exchange messages with other processes: give each of them a GPU "
+                   "of its own, or use pipeline.transport: mpi",
+                   worker < other ? worker : other, worker < other ? other : worker, plan->devices[worker].kind->name,
+                   plan->devices[worker].index);
+}
+
+gp_status gp_lines_choose(gp_plan *plan, gp_carrier carrier, gp_error *err) {
+    int to = 0, from = gp_plan_processes(plan) > 1 ? find_pair(plan, are_gpus_apart, &to) : -1;
+    bool asked = carrier == GP_CARRIER_LINES;
+    if (from < 0 || carrier == GP_CARRIER_WIRE) return GP_OK;
+    const gp_device_kind *kind = device_of(plan, from)->kind;
+    bool built = kind->has_lines && kind->has_lines();
+    if (!built && asked && plan->processes > 1)
+        return gp_fail(err, GP_UNSUPPORTED,
+                       "stages %d and %d are on GPUs of different processes, but this program was built without NCCL: "
+                       "install NCCL, and build again, or use pipeline.transport: mpi",
+                       from, to);
+    from = built || asked ? find_pair(plan, has_sharer, &to) : -1;
+    if (from >= 0 && asked) return refuse_sharers(plan, from, to, err);
+    plan->lines = (built || asked) && from < 0;
+    return GP_OK;
+}
+
+/* Whether the wire carries what a GPU sends or receives. */
+static bool is_staged(const gp_plan *plan, int from, int to) {
+    if (device_of(plan, from)->kind->on_host && device_of(plan, to)->kind->on_host) return false;
+    return are_apart(plan, from, to) && !(plan->lines && are_gpus(plan, from, to));
+}
+
+const char *gp_plan_gpu_messages(const gp_plan *plan) {
+    int to;
+    bool wire = gp_plan_processes(plan) > 1 && find_pair(plan, is_staged, &to) >= 0;
+    return plan->lines && wire ? "nccl and mpi" : plan->lines ? "nccl" : wire ? "mpi" : NULL;
 }
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */

@@ -19,8 +19,10 @@
  *   order), so they have arrived. The computation comes before the receive in the order, and so it is over.
  * So both ends of M run, and M arrives. A call of the driver may make a thread of the host wait for all that its worker
  * has enqueued. That changes nothing, since this comes before what the thread has not enqueued yet. It would not hold
- * for a GPU with several workers, so that is refused. Lines are opened and closed by their numbers, one after another
- * in each process, and all processes agree in the numbers: so both ends of the lowest one are always at it.
+ * for a GPU with several workers, so there lines are not chosen. A message over the wire (plan/staging.h) changes
+ * nothing either: its ends stand in the same order, and the host waits for nothing that comes later. Lines are opened
+ * and closed by their numbers, one after another in each process, and all processes agree in the numbers: so both ends
+ * of the lowest one are always at it.
  *
  * This takes that all messages that wait can be on a GPU at the same time (GP_LINE_ENDS), and that no queue holds up
  * another one of the same worker (CUDA_DEVICE_MAX_CONNECTIONS, docs/gpu.md).
@@ -56,7 +58,7 @@ typedef struct gp_lines {
 } gp_lines;
 
 /* Of the workers of this process. GP_UNSUPPORTED: programs of a file that receive on an edge in another order than they
- * send; a GPU with too many lines, or with several workers. */
+ * send; a GPU with too many lines. */
 GP_MUST_USE gp_status gp_lines_create(const gp_plan *plan, gp_lines **out, gp_error *err);
 void gp_lines_destroy(gp_lines **lines);
 /* The flow of exchanges from one stage to another; −1: none. */
@@ -64,7 +66,14 @@ int gp_lines_exchange(const gp_lines *lines, int from, int to);
 
 /* Numbers of flows are below it; 0: no lines are possible. */
 uint32_t gp_lines_numbers(const gp_plan *plan);
-/* Whether a line carries what goes from one stage to another: they are on GPUs of different processes. */
+/* Whether a line carries what goes from one stage to another: they are on GPUs of different processes, and plan->lines.
+ */
 bool gp_plan_has_line(const gp_plan *plan, int from, int to);
+/* Sets plan->lines, of a plan whose stages are made. A plan for other machines takes it that their programs have what
+ * is asked for. GP_UNSUPPORTED: lines are asked for, but not possible. */
+GP_MUST_USE gp_status gp_lines_choose(gp_plan *plan, gp_carrier carrier, gp_error *err);
+/* What carries messages of GPUs between processes, of the run or of a plan for other machines: "nccl", "mpi", "nccl and
+ * mpi"; NULL: there are none. */
+const char *gp_plan_gpu_messages(const gp_plan *plan);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "plan/staging.h"
 #include "schedule/slots.h"
 
 static const gp_memory_kind frame_kind[GP_FRAMES] = {GP_MEMORY_STASH, GP_MEMORY_SAVED, GP_MEMORY_COPIES,
@@ -154,7 +155,8 @@ static size_t staged_bytes(const gp_plan *plan, const gp_mini_plan *mini, const 
     gp_move move;
     size_t sum = 0;
     while (gp_instr_copies(instr) && gp_moves_next(&moves, &move))
-        if (move.from < 0 || plan->devices[plan->stage[move.from].worker].kind != kind)
+        if (move.from < 0 || plan->devices[plan->stage[move.from].worker].kind != kind ||
+            gp_plan_route(plan, move.from, instr->stage) == GP_ROUTE_WIRE)
             sum += gp_align_up(move.bytes, GP_ALIGNMENT);
     return sum;
 }
@@ -171,18 +173,38 @@ static void most_staged(const gp_plan *plan, int worker, const gp_mini_plan *min
     }
 }
 
+/* The most that a message over the wire takes out of the worker's device at a time. */
+static size_t most_fetched(const gp_plan *plan, int worker, const gp_mini_plan *mini) {
+    const gp_program *program = &mini->programs->worker[worker];
+    size_t most = 0;
+    for (size_t pc = 0; pc < program->count; pc++) {
+        const gp_instr *instr = &program->instrs[pc];
+        bool sends = instr->op == GP_INSTR_SEND &&
+                     gp_plan_route(plan, instr->stage, plan->stages->edges[instr->edge].to) == GP_ROUTE_WIRE;
+        bool posts =
+            instr->op == GP_INSTR_POST && plan->stages->collectives[instr->collective].transport == GP_TRANSPORT_MPI;
+        size_t bytes = sends || posts ? gp_instr_bytes(plan, mini, instr) : 0;
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
 size_t gp_memory_pinned(const gp_plan *plan, int worker) {
     const gp_device_kind *kind = plan->devices[worker].kind;
-    size_t most[GP_QUEUES] = {0}, all = 0;
+    size_t most[GP_QUEUES] = {0}, fetched = 0, all = 0;
     if (!kind->pinned) return 0;
-    for (int m = 0; m < plan->mini_count; m++) most_staged(plan, worker, &plan->minis[m], most);
+    for (int m = 0; m < plan->mini_count; m++) {
+        size_t bytes = most_fetched(plan, worker, &plan->minis[m]);
+        if (bytes > fetched) fetched = bytes;
+        most_staged(plan, worker, &plan->minis[m], most);
+    }
     for (int s = 0; s < plan->stages->count; s++)
         for (int p = 0; plan->stage[s].worker == worker && p < plan->stage[s].param_count; p++) {
             size_t pinned = kind->pinned(plan->stage[s].params[p].bytes);
             if (pinned > most[GP_QUEUE_COMPUTE]) most[GP_QUEUE_COMPUTE] = pinned;
         }
     for (int q = 0; q < GP_QUEUES; q++) all += most[q];
-    return all;
+    return all + (fetched > 0 ? kind->pinned(fetched) : 0);
 }
 
 gp_status gp_memory_check(const gp_plan *plan, int *worker, gp_error *err) {

@@ -27,8 +27,9 @@ typedef struct gp_memory_peak {
 } gp_memory_peak;
 GP_MUST_USE gp_status gp_memory_find_peak(const gp_plan *plan, int worker, gp_memory_peak *out, gp_error *err);
 
-/* Bytes of the host's memory that a worker's device pins, about: for what a step loads and receives from devices of
- * other kinds, and for the largest parameter that is read or written. */
+/* Bytes of the host's memory that a worker's device pins, about: for what a step loads, for what it receives from
+ * devices of other kinds or over the wire, for the largest message that it sends over the wire, and for the largest
+ * parameter that is read or written. */
 size_t gp_memory_pinned(const gp_plan *plan, int worker);
 
 /* GP_MEMORY where a worker's arena, and what its device takes beside it, exceed the device's `memory`: the numbers,

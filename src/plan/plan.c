@@ -11,6 +11,7 @@
 #include "plan/meets.h"
 #include "plan/memory.h"
 #include "plan/plan_size.h"
+#include "plan/staging.h"
 #include "schedule/emit.h"
 #include "schedule/schedule_file.h"
 #include "schedule/slots.h"
@@ -282,51 +283,27 @@ static bool spans_processes(const gp_plan *plan, const gp_indices *members, int 
     return false;
 }
 
+static bool has_lines_only(const gp_plan *plan, const gp_collective *its) {
+    for (size_t i = 0; i < its->contributors.count * its->collectors.count; i++)
+        if (gp_plan_route(plan, its->contributors.items[i / its->collectors.count],
+                          its->collectors.items[i % its->collectors.count]) == GP_ROUTE_WIRE)
+            return false;
+    return true;
+}
+
 /* Of collectives. Those within a process need no messages. */
 static void set_transports(gp_plan *plan) {
     for (size_t c = 0; c < plan->stages->collective_count; c++) {
         gp_collective *its = &plan->stages->collectives[c];
         int process = process_of(plan, its->contributors.items[0]);
         if (spans_processes(plan, &its->contributors, process) || spans_processes(plan, &its->collectors, process))
-            its->transport = plan->devices[plan->stage[its->contributors.items[0]].worker].kind->on_host
-                                 ? GP_TRANSPORT_MPI
-                                 : GP_TRANSPORT_NCCL;
+            its->transport = has_lines_only(plan, its) ? GP_TRANSPORT_NCCL : GP_TRANSPORT_MPI;
     }
 }
 
-/* Whether the wire can carry its memory: what it is given is done when the call returns. */
-static bool is_plain(const gp_device_kind *kind) {
-    return kind->on_host && !kind->stream_turn;
-}
-
-/* The wire carries the host's memory; lines connect GPUs. */
-static gp_status check_pair(const gp_plan *plan, int from, int to, gp_error *err) {
-    const gp_device_kind *a = plan->devices[plan->stage[from].worker].kind;
-    const gp_device_kind *b = plan->devices[plan->stage[to].worker].kind;
-    if (process_of(plan, from) == process_of(plan, to)) return GP_OK;
-    if (a != b && !(is_plain(a) && is_plain(b)))
-        return gp_fail(err, GP_UNSUPPORTED,
-                       "stage %d is on %s, and stage %d on %s of another process: messages between processes go from "
-                       "CPU to CPU, or from GPU to GPU; put both stages into one process, or on devices of one kind",
-                       from, a->name, to, b->name);
-    if (is_plain(a) || (a->has_lines && a->has_lines())) return GP_OK;
-    return gp_fail(err, GP_UNSUPPORTED,
-                   "stages %d and %d are on GPUs of different processes, but this program was built without NCCL: "
-                   "install NCCL, and build again, or run all workers in one process",
-                   from, to);
-}
-
-static gp_status check_processes(const gp_plan *plan, gp_error *err) {
-    const gp_stages *stages = plan->stages;
-    if (plan->processes == 1) return GP_OK;
-    for (size_t e = 0; e < stages->edge_count; e++)
-        GP_RETURN_IF_FAILED(check_pair(plan, stages->edges[e].from, stages->edges[e].to, err));
-    for (size_t c = 0; c < stages->collective_count; c++) {
-        const gp_collective *its = &stages->collectives[c];
-        for (size_t i = 0; i < its->contributors.count * its->collectors.count; i++)
-            GP_RETURN_IF_FAILED(check_pair(plan, its->contributors.items[i / its->collectors.count],
-                                           its->collectors.items[i % its->collectors.count], err));
-    }
+static gp_status connect_processes(gp_plan *plan, gp_carrier carrier, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_lines_choose(plan, carrier, err));
+    set_transports(plan);
     return GP_OK;
 }
 
@@ -360,8 +337,7 @@ static gp_status make_plan(gp_plan *plan, const gp_plan_request *request, gp_mic
     if (status == GP_OK) status = plan_stages(plan, describe(plan, request, ops, *sizes), ops, err);
     free(ops);
     GP_RETURN_IF_FAILED(status);
-    GP_RETURN_IF_FAILED(check_processes(plan, err));
-    set_transports(plan);
+    GP_RETURN_IF_FAILED(connect_processes(plan, request->carrier, err));
     fit_routines(plan);
     for (int m = 0; m < plan->mini_count; m++)
         if (plan->minis[m].training)

@@ -29,6 +29,10 @@ typedef struct gp_mini_size {
     bool training;   /* else evaluation */
 } gp_mini_size;
 
+/* What carries messages between GPUs of different processes: lines (plan/lines.h), or the wire, through buffers of the
+ * host (plan/staging.h). AUTO: lines, if they are possible. */
+typedef enum gp_carrier { GP_CARRIER_AUTO, GP_CARRIER_WIRE, GP_CARRIER_LINES } gp_carrier;
+
 typedef struct gp_plan_request {
     const gp_graph *graph;
     const int64_t *layers; /* per stage */
@@ -38,6 +42,7 @@ typedef struct gp_plan_request {
     const gp_device_spec *devices; /* one per worker: each replica counts */
     const int *process;            /* [worker] the process that has it; NULL: all are in one */
     int processes, rank;           /* how many there are, and which one makes this plan; 0: one */
+    gp_carrier carrier;            /* changes no result */
     const gp_links *links;         /* between workers; NULL: all workers are in one process, and no link is given */
     gp_update update;
     double clip_norm;     /* > 0: gradients are clipped to this norm of them all (torch.nn.utils.clip_grad_norm_);
@@ -99,6 +104,8 @@ typedef struct gp_plan {
     gp_device_spec *devices; /* [worker] */
     int *process;            /* [worker] the process that has it, from 0 */
     int processes, rank;     /* how many there are, and which one this is */
+    bool lines; /* lines carry messages between GPUs of different processes; else the wire does. So too if it is a plan
+                   for other machines (gp_plan_processes) */
     gp_links *links;         /* NULL: as in the request */
     size_t *arena;           /* [worker] bytes */
     size_t *transient_base;  /* [worker] from the arena's start */

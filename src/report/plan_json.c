@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/replace.h"
 #include "plan/identity.h"
+#include "plan/lines.h"
 #include "plan/link_use.h"
 #include "plan/memory.h"
 #include "profile/profile_words.h"
@@ -126,7 +127,10 @@ static gp_status write_links(const gp_plan *plan, FILE *out, gp_error *err) {
     gp_link_use use[GP_LINK_KINDS];
     if (!links) return GP_OK;
     GP_RETURN_IF_FAILED(gp_plan_link_use(plan, gp_plan_largest_mini(plan), use, err));
-    fprintf(out, ",\n\"processes\":%d,\"hosts\":%d,\"links\":[", links->processes, links->hosts);
+    const char *gpus = gp_plan_gpu_messages(plan);
+    fprintf(out, ",\n\"processes\":%d,\"hosts\":%d,", links->processes, links->hosts);
+    if (gpus) fprintf(out, "\"gpu_messages\":\"%s\",", gpus);
+    fputs("\"links\":[", out);
     for (int k = 0; k < GP_LINK_KINDS; k++) {
         fprintf(out, "%s\n{\"link\":\"%s\",", k ? "," : "", gp_link_kind_name((gp_link_kind)k));
         if (links->of[k].given)

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "plan/lines.h"
 #include "report/plan_report_parts.h"
 #include "report/workers_text.h"
 
@@ -45,5 +46,7 @@ gp_status gp_report_processes(const gp_report *report, gp_error *err) {
         before = p;
     }
     free(arenas);
+    const char *gpus = gp_plan_gpu_messages(plan);
+    if (gpus) fprintf(report->out, "  messages of GPUs to and from other processes: over %s\n", gpus);
     return GP_OK;
 }

@@ -11,6 +11,7 @@
 #include "plan/layer_ticks.h"
 #include "plan/loads.h"
 #include "plan/memory.h"
+#include "plan/staging.h"
 #include "session/loaders.h"
 #include "session/session.h"
 #include "settings/rate.h"
@@ -216,6 +217,7 @@ gp_status gp_host_memory_plan(const gp_session *session, const gp_trace_options 
                               gp_error *err) {
     *out = (gp_host_memory){0};
     GP_RETURN_IF_FAILED(gp_run_bytes(session->plan, &out->bytes[GP_HOST_RUN], err));
+    GP_RETURN_IF_FAILED(gp_staging_bytes(session->plan, &out->bytes[GP_HOST_STAGING], err));
     plan_devices(session->plan, out);
     plan_data(session, trace, out);
     plan_state(session, out);

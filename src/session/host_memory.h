@@ -31,6 +31,7 @@ typedef struct gp_session gp_session; /* session/session.h */
     X(PARAMETER, "largest parameter, for reading and writing", "parameter")                                            \
     X(RECORDS, "records for the report and timeline", "records")                                                       \
     X(RUN, "signals and events between workers", "signals")                                                            \
+    X(STAGING, "buffers of messages between processes", "messages")                                                    \
     X(BOUND, "bound ops of workers, est.", "bound")                                                                    \
     X(PINNED, "pinned for GPUs, est.", "pinned")                                                                       \
     X(LIBRARIES, "kernels that libraries make, est.", "libraries")                                                     \

@@ -56,6 +56,14 @@ typedef struct requested {
     gp_balancing_costs costs;
 } requested;
 
+static gp_carrier find_carrier(const gp_pipeline_config *pipeline) {
+    switch (pipeline->transport) {
+    case GP_TRANSPORT_CHOICE_MPI: return GP_CARRIER_WIRE;
+    case GP_TRANSPORT_CHOICE_NCCL: return GP_CARRIER_LINES;
+    default: return GP_CARRIER_AUTO;
+    }
+}
+
 static gp_plan_request request_plan(const gp_session *session, const gp_plan_choice *with, requested *to) {
     if (session->options.machine)
         to->machine = *session->options.machine;
@@ -72,6 +80,7 @@ static gp_plan_request request_plan(const gp_session *session, const gp_plan_cho
                              .process = session->process,
                              .processes = session->options.processes,
                              .rank = session->options.rank,
+                             .carrier = find_carrier(&config->pipeline),
                              .shard_optimizer = config->pipeline.shard_optimizer,
                              .update = session->update,
                              .clip_norm = config->optimizer.clip_norm,

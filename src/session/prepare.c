@@ -132,15 +132,10 @@ static gp_status find_devices(gp_session *session, gp_error *err) {
     return gp_links_find(pipeline, &places, &session->links, err);
 }
 
-/* Of several processes: MPI carries what CPUs have, and NCCL what GPUs have. */
+/* NCCL connects GPUs only. */
 static gp_status check_carried(const gp_session *session, int worker, gp_error *err) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     const gp_device_kind *kind = session->devices[worker].kind;
-    if (pipeline->transport == GP_TRANSPORT_CHOICE_MPI && !kind->on_host)
-        return gp_fail_at(err, GP_CONFIG, pipeline->transport_place,
-                          "pipeline.transport: mpi connects CPUs of several processes, but worker %d is on %s:%d; use "
-                          "auto or nccl",
-                          worker, kind->name, session->devices[worker].index);
     if (pipeline->transport == GP_TRANSPORT_CHOICE_NCCL && kind->on_host)
         return gp_fail_at(err, GP_CONFIG, pipeline->transport_place,
                           "pipeline.transport: nccl connects GPUs of several processes, but worker %d is on %s; use "

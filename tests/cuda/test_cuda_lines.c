@@ -485,7 +485,8 @@ static void too_many_replicas_are_refused(void **state) {
     assert_int_equal(lines_of(vectors, 8, 16, &err), GP_UNSUPPORTED);
     assert_string_equal(err.text, "worker 0: cuda:0 would exchange messages with other processes in 32 places at the "
                                   "same time, and take 32 of its multiprocessors for them; 30 and 64 are possible. "
-                                  "Connect it with fewer stages and replicas of other processes");
+                                  "Connect it with fewer stages and replicas of other processes, or use "
+                                  "pipeline.transport: mpi");
     assert_int_equal(lines_of(joint_all, 10, 12, &err), GP_UNSUPPORTED);
 }
 

@@ -26,6 +26,7 @@ void harness_plan(harness *h, const harness_options *options) {
     assert_true(workers <= (int)(sizeof specs / sizeof *specs));
     for (int i = 0; i < workers; i++) {
         const gp_device_kind *kind = options->odd && i % 2 ? options->odd : options->kind;
+        if (options->kinds) kind = options->kinds[i];
         specs[i] = (gp_device_spec){kind, options->devices && !kind->on_host ? i % options->devices : 0,
                                     options->threads ? options->threads : 1, 0};
     }
@@ -49,6 +50,7 @@ void harness_plan(harness *h, const harness_options *options) {
         .process = options->process,
         .processes = options->processes,
         .rank = options->rank,
+        .carrier = options->carrier,
         .update = options->update ? *options->update : sgd,
         .clip_norm = options->clip_norm,
         .norms = options->norms,

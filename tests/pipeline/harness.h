@@ -27,21 +27,23 @@ typedef struct harness_options {
     uint64_t keeps;                        /* bit n % 64: the output of node n is kept for recomputing */
     bool lockstep;
     int micro_batches;
-    int64_t batch, last;       /* samples of a full mini-batch; of the one that ends an epoch (0: none) */
-    int64_t evaluation;        /* 0: none */
-    int threads;               /* 0: 1 */
-    int devices;               /* that the workers are spread over; 0: 1 */
-    const gp_device_kind *odd; /* of every second worker; NULL: as the others */
-    double clip_norm;          /* 0: not clipped */
-    bool norms;                /* found though nothing is clipped */
-    const gp_update *update;   /* NULL: SGD with momentum */
-    bool unfused;              /* each op by itself */
-    bool unshared;             /* buffers share no bytes */
-    bool predict;              /* evaluations keep what the loss is given */
-    bool pin;                  /* workers have processors of their own */
-    bool no_notes;             /* queues write no progress notes */
-    int processes, rank;       /* 0: one */
-    const int *process;        /* [worker] */
+    int64_t batch, last;                /* samples of a full mini-batch; of the one that ends an epoch (0: none) */
+    int64_t evaluation;                 /* 0: none */
+    int threads;                        /* 0: 1 */
+    int devices;                        /* that the workers are spread over; 0: 1 */
+    const gp_device_kind *odd;          /* of every second worker; NULL: as the others */
+    const gp_device_kind *const *kinds; /* [worker] in place of both; NULL: none */
+    double clip_norm;                   /* 0: not clipped */
+    bool norms;                         /* found though nothing is clipped */
+    const gp_update *update;            /* NULL: SGD with momentum */
+    bool unfused;                       /* each op by itself */
+    bool unshared;                      /* buffers share no bytes */
+    bool predict;                       /* evaluations keep what the loss is given */
+    bool pin;                           /* workers have processors of their own */
+    bool no_notes;                      /* queues write no progress notes */
+    int processes, rank;                /* 0: one */
+    const int *process;                 /* [worker] */
+    gp_carrier carrier;
 } harness_options;
 
 typedef struct harness {

@@ -379,9 +379,10 @@ static void test_full_disk(void **state) {
 }
 
 /* The workers of a plan, each in the process that `processes` says, and a report of it. */
-static planned deal(int workers, const int *process, int processes, const size_t *memory) {
+static planned deal_to(const gp_device_kind *kind, int workers, const int *process, int processes,
+                       const size_t *memory) {
     char *text = chain(2 * workers);
-    planned p = make(text, (setup){&gp_ref_kind, workers, 2, GP_CHECKPOINT_NEVER, false, 0});
+    planned p = make(text, (setup){kind, workers, 2, GP_CHECKPOINT_NEVER, false, 0});
     free(text);
     memcpy(p.plan->process, process, (size_t)workers * sizeof *process);
     p.plan->processes = processes;
@@ -389,6 +390,10 @@ static planned deal(int workers, const int *process, int processes, const size_t
     write_report(&p, memory);
     check_lines(p.report);
     return p;
+}
+
+static planned deal(int workers, const int *process, int processes, const size_t *memory) {
+    return deal_to(&gp_ref_kind, workers, process, processes, memory);
 }
 
 static void expect_process(const planned *p, int process, const char *workers, const char *host) {
@@ -415,6 +420,7 @@ static void test_processes(void **state) {
     expect_process(&p, 0, "3", "      3.00 MiB");
     expect_process(&p, 1, "0 … 2", "      5.00 MiB");
     assert_null(strstr(p.report, "\nwarning "));
+    assert_null(strstr(p.report, "messages of GPUs"));
     release(&p);
     const int apart[] = {0, 2, 0, 2, 2, 0, 0, 0};
     p = deal(8, apart, 4, NULL);
@@ -425,6 +431,19 @@ static void test_processes(void **state) {
     release(&p);
     p = deal(8, (int[8]){0}, 1, NULL);
     assert_null(strstr(p.report, "\nprocesses"));
+    release(&p);
+}
+
+static void test_messages_of_gpus(void **state) {
+    (void)state;
+    gp_device_kind gpu = gp_ref_kind;
+    gpu.on_host = false;
+    planned p = deal_to(&gpu, 2, (const int[]){0, 1}, 2, NULL);
+    expect_line(&p, "  messages of GPUs to and from other processes: over mpi");
+    p.plan->lines = true;
+    free(p.report);
+    write_report(&p, NULL);
+    expect_line(&p, "  messages of GPUs to and from other processes: over nccl");
     release(&p);
 }
 
@@ -485,6 +504,7 @@ int main(void) {
         cmocka_unit_test(test_all_stages),
         cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_processes),
+        cmocka_unit_test(test_messages_of_gpus),
         cmocka_unit_test(test_many_processes),
         cmocka_unit_test(test_long_pipelines),
     };

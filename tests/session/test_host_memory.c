@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "device/cuda/cuda.h"
+#include "plan/staging.h"
 #include "report/account.h"
 #include "report/plan_report.h"
 #include "store/saver.h"
@@ -151,6 +153,26 @@ static void a_process_reserves_for_what_it_loads(void **state) {
         assert_int_equal(host->bytes[GP_HOST_ORDER], any ? 50 * sizeof(int64_t) : 0);
         assert_true((host->bytes[GP_HOST_READING] > 0) == any);
         assert_int_equal(host->threads, cases[i].workers + (any ? 6 : 0) + 1); /* readers, the saver */
+        gp_session_close(&session);
+    }
+}
+
+/* A GPU's process has buffers for its messages over the wire. */
+static void messages_of_a_gpu_take_buffers(void **state) {
+    (void)state;
+    const char *const devices = "pipeline.devices=[{cpu: {rank: 0}}, {cuda: {rank: 1}}]";
+    const int64_t samples[] = {50, 14};
+    gp_error err = {0};
+    if (!gp_cuda_built()) skip();
+    for (int rank = 0; rank < 2; rank++) {
+        const gp_session_options options = {.processes = 2, .rank = rank, .data_samples = rank > 0 ? samples : NULL};
+        gp_session *session = open_with(&options, FIXTURE_CHANGES(devices, "pipeline.transport=mpi"));
+        size_t bytes;
+        assert_int_equal(gp_staging_bytes(session->plan, &bytes, &err), GP_OK);
+        assert_int_equal(session->host.bytes[GP_HOST_STAGING], bytes);
+        assert_true(rank == 0 || bytes > 0);
+        assert_int_equal(session->host.planned, sum_of(&session->host));
+        assert_false(session->plan->lines);
         gp_session_close(&session);
     }
 }
@@ -434,6 +456,7 @@ int main(void) {
         cmocka_unit_test(what_a_run_lacks_takes_nothing),
         cmocka_unit_test(each_loader_has_the_size_of_its_data),
         cmocka_unit_test(a_process_reserves_for_what_it_loads),
+        cmocka_unit_test(messages_of_a_gpu_take_buffers),
         cmocka_unit_test(process_0_knows_what_each_takes),
         cmocka_unit_test(neighbours_are_those_on_the_machine),
         cmocka_unit_test(a_timeline_is_planned),

@@ -83,12 +83,6 @@ static gp_status cuda_reserve(gp_device *device, size_t bytes, void **out, gp_er
     return GP_OK;
 }
 
-static void cuda_unreserve(gp_device *device, void *block) {
-    if (!block) return;
-    if (!device->left) gp_cuda->release(block);
-    device->reserved--;
-}
-
 /* ---- streams ----------------------------------------------------------------------------------------------------- */
 
 /* Polls, so that a run that is cancelled, or whose messages fail, is left at once. */
@@ -132,6 +126,15 @@ static void cuda_stream_destroy(gp_stream *stream) {
     if (stream->turned) gp_cuda->event_destroy(stream->turned);
     if (stream->handle) gp_cuda->stream_destroy(stream->handle);
     free(stream);
+}
+
+/* A fetch that has failed may still read what is about to be given back. */
+static void cuda_unreserve(gp_device *device, void *block) {
+    if (!block) return;
+    cuda_stream_destroy(device->fetches);
+    device->fetches = NULL;
+    if (!device->left) gp_cuda->release(block);
+    device->reserved--;
 }
 
 static gp_status make_noted(gp_stream *stream, gp_error *err) {
