@@ -91,13 +91,20 @@ class Walk:
             meets += nodes[at].meets
             at = nodes[at].before
         found += [j for j in (at, node.pulled) if j >= 0]
-        for j in found:
+        for j in (self._posting(j, until) for j in found):
             if self.starts[j] <= until and min(self.ends[j], until) > best:
                 best, by = min(self.ends[j], until), j
         for j in meets:
             if self.starts[j] <= until:
                 met = max(met, min(self.ends[j], until))
         return best, by, met
+
+    def _posting(self, i, until):
+        """In the place of a post that stands after `until`: the backward pass that posted early, within it."""
+        nodes = self.graph.nodes
+        while nodes[i].op == "post" and self.starts[i] > until and nodes[i].before >= 0:
+            i = nodes[i].before
+        return i
 
     def explain(self, add, own, i, start, end):
         """Divides the idle time from start to end of worker `own`, which ends as node i starts."""

@@ -14,9 +14,8 @@ from operator import attrgetter
 from .nsys_steps import ByRanges, by_gaps, matcher
 from .nsys_tables import COPY as COPIES
 from .nsys_tables import DEVICE_TO_DEVICE, Export, process_number
-from .timeline import COMPUTE, COPY, BadInput, Plan, Span, Step, Timeline, Worker, kind_of_nccl
+from .timeline import COMPUTE, COPY, INSTRUCTION, BadInput, Plan, Span, Step, Timeline, Worker, kind_of_nccl
 
-INSTRUCTION = re.compile(r"(load|F|R|B|I|W|send|recv|post|collect|norm|clip|total|reduce|update|step) s(\d{1,6})(?: m(\d{1,6}))?(?: [ec]\d+)?$")
 STEP = re.compile(r"step \d{1,12}$")
 LOADER = re.compile(r"enumerate\(DataLoader\)#")  # PyTorch's range around the next mini-batch
 COPYING = ("load", "send", "recv", "post", "collect")

@@ -9,10 +9,9 @@ import re
 from .fit import fit, say_plan
 from .read import MAKE, number, text, whole
 from .read_plan import check_plan
-from .timeline import COMPUTE, COPY, BadInput, LayerSpan, Plan, Span, Step, Timeline, Worker
+from .timeline import COMPUTE, COPY, INSTRUCTION, BadInput, LayerSpan, Plan, Span, Step, Timeline, Worker
 
 TRACK = re.compile(r"worker (\d{1,6}) \((.*?)\)(?:, stages? ([\d, …]+?))?(?:, process (\d{1,6}))?(?:: (.+))?$")
-INSTRUCTION = re.compile(r"(load|F|R|B|I|W|send|recv|post|collect|norm|clip|total|reduce|step) s(\d{1,6})(?: m(\d{1,6}))?(?: [ec]\d+)?$")
 MEMORY = re.compile(r"memory of worker (\d{1,6})$")
 KIND_OF = {"compute": COMPUTE, "copy": COPY}
 LATEST = 1e17  # microseconds; 1970 is at most this far away

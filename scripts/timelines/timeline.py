@@ -3,6 +3,7 @@
 Readers (read_trace, read_plan, read_nsys) make a Timeline from a file; figures, attribution, tables and pages use nothing else.
 Times are milliseconds from the timeline's zero, as floats; durations likewise.
 """
+import re
 import sys
 from dataclasses import dataclass, field
 
@@ -11,6 +12,9 @@ COMPUTE = "compute"
 COPY = "copy"
 COLLECTIVE = "collective"  # all-reduces, barriers of a communicator
 KINDS = (COMPUTE, COPY, COLLECTIVE)
+
+# An instruction by its name, "F s1 m3": operation, stage, micro-batch.
+INSTRUCTION = re.compile(r"(load|F|R|B|I|W|send|recv|post|collect|norm|clip|total|reduce|update|step) s(\d{1,6})(?: m(\d{1,6}))?(?: [ec]\d+)?$")
 
 # Where idle time goes: the keys of the contract, in the order of the tables.
 IDLE_KEYS = ("earlier_stage", "later_stage", "copy", "collective", "imbalance", "launch", "data")

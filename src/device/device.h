@@ -50,9 +50,10 @@ typedef struct gp_device_op {
 enum { GP_RUN_MANY = 256 };
 
 enum {
-    GP_LINE_ID = 128,    /* bytes that tell one line from all others */
-    GP_LINE_ENDS = 30,   /* lines that may wait on one device at the same time, each in a queue of its own */
-    GP_LINE_BLOCKS = 64, /* multiprocessors that these take in all */
+    GP_LINE_ID = 128, /* bytes that tell one line from all others */
+    GP_LINE_ENDS =
+        30, /* queues of one worker, if lines wait in them: its own, and one for each line that it sends on */
+    GP_LINE_BLOCKS = 64, /* multiprocessors that waiting messages take in all */
 };
 
 /* Memory of a device. */

@@ -484,7 +484,6 @@ static gp_status wait_event_away(gp_worker *worker, const gp_instr *instr, const
                                  gp_error *err) {
     const gp_device_kind *kind = kind_of(worker->run, worker->index);
     if (kind->on_host) return GP_OK;
-    if (wait->kind == GP_WAIT_COLLECTED) return gp_far_lines_wait_gone(worker, wait, queue, err);
     if (wait->kind != GP_WAIT_PULLED || gp_far_has_edge(worker->run, wait->edge)) return GP_OK;
     return kind->stream_wait(queue, events_of(worker->run, wait->edge, instr)->pulled, err);
 }

@@ -304,16 +304,6 @@ gp_status gp_far_lines_collect(gp_worker *worker, const gp_mini_plan *mini, cons
     return GP_OK;
 }
 
-gp_status gp_far_lines_wait_gone(gp_worker *worker, const gp_wait *wait, gp_stream *queue, gp_error *err) {
-    const gp_far_lines *its = worker->run->lines;
-    for (int f = its->plan->first[wait->edge]; f < its->plan->first[wait->edge + 1]; f++) {
-        if (its->plan->flows[f].to != wait->micro || !is_sender_of(worker, &its->plan->flows[f])) continue;
-        if (its->parts[f].sent)
-            GP_RETURN_IF_FAILED(gp_worker_kind(worker)->stream_wait(queue, its->parts[f].gone, err));
-    }
-    return GP_OK;
-}
-
 /* ---- exchanges within a pass ------------------------------------------------------------------------------------- */
 
 bool gp_far_lines_exchanges(const gp_run *run, int from, int to) {

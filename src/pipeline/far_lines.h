@@ -43,8 +43,6 @@ GP_MUST_USE gp_status gp_far_lines_wait_own(gp_worker *worker, const gp_mini_pla
 /* Receives the parts of all contributors on lines. */
 GP_MUST_USE gp_status gp_far_lines_collect(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr,
                                            gp_error *err);
-/* Makes the queue wait until what the worker posted for that member has gone (COLLECTED). */
-GP_MUST_USE gp_status gp_far_lines_wait_gone(gp_worker *worker, const gp_wait *wait, gp_stream *queue, gp_error *err);
 /* Exchanges within a pass. Whether a line carries them from one stage to the other. */
 bool gp_far_lines_exchanges(const gp_run *run, int from, int to);
 /* Sends the stage's own part, after `posted`. It is written again in the next step only, after parts that the other one

@@ -66,14 +66,15 @@ static gp_status judge(const gp_lookout *its, int worker, int mini, const gp_ins
                    plan->devices[worker].kind->name, gp_instr_text(text, instr), seconds, limit);
 }
 
-/* A call that gives a GPU work can wait for what its queue waits for: memory to send from, room in the queue. */
+/* A call that gives a GPU work can wait for what its queue waits for: memory to send from, room in the queue. A pass
+ * that replicas compute together may wait for another process. */
 static bool queue_computes(const gp_lookout *its, int worker) {
     const gp_worker *of = &its->run->workers[worker];
     const gp_device_kind *kind = gp_worker_kind(of);
     if (!kind->stream_noted) return true;
     const gp_instr *instr = gp_places_instr(its->run->plan, its->workers[worker].host.mini, worker,
                                             kind->stream_noted(of->queue[GP_QUEUE_COMPUTE]));
-    return instr && gp_instr_computes(instr);
+    return instr && gp_instr_computes(instr) && its->run->plan->stages->stage[instr->stage].group == 1;
 }
 
 static gp_status look_at_thread(gp_lookout *its, int worker, gp_error *err) {

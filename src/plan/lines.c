@@ -184,7 +184,8 @@ static gp_status sort_lines(gp_lines *its, gp_error *err) {
     return GP_OK;
 }
 
-/* What may wait at the same time: each sending line in a queue of its own, receives in the queues of their worker. */
+/* What may wait at the same time: each sending line in a queue of its own, receives in the queues of their worker. All
+ * of these queues count, since none may hold up another one. */
 typedef struct waiting {
     int ends, blocks;
 } waiting;
@@ -199,10 +200,8 @@ static waiting count_waiting(const gp_lines *its, int worker) {
         out.ends++;
         out.blocks += line->blocks;
     }
-    for (int q = 0; q < GP_QUEUES; q++) {
-        out.ends += receiving[q] > 0;
-        out.blocks += receiving[q];
-    }
+    for (int q = 0; q < GP_QUEUES; q++) out.blocks += receiving[q];
+    out.ends += GP_QUEUES;
     return out;
 }
 
@@ -212,8 +211,8 @@ static gp_status check_worker(const gp_plan *plan, const gp_lines *its, int work
     int ends = all.ends;
     if (ends > GP_LINE_ENDS || all.blocks > GP_LINE_BLOCKS)
         return gp_fail(err, GP_UNSUPPORTED,
-                       "worker %d: %s:%d would exchange messages with other processes in %d places at the same time, "
-                       "and take %d of its multiprocessors for them; %d and %d are possible. Connect it with fewer "
+                       "worker %d: %s:%d would need %d queues for messages of other processes, and %d of its "
+                       "multiprocessors; %d and %d are possible. Connect it with fewer "
                        "stages and replicas of other processes, or use pipeline.transport: mpi",
                        worker, device->kind->name, device->index, ends, all.blocks, GP_LINE_ENDS, GP_LINE_BLOCKS);
     return GP_OK;

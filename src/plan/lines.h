@@ -25,7 +25,8 @@
  * of the lowest one are always at it.
  *
  * This takes that all messages that wait can be on a GPU at the same time (GP_LINE_ENDS), and that no queue holds up
- * another one of the same worker (CUDA_DEVICE_MAX_CONNECTIONS, docs/gpu.md).
+ * another one of the same worker (CUDA_DEVICE_MAX_CONNECTIONS, docs/gpu.md). Streams that NCCL makes for itself
+ * are not counted.
  *
  * Derived from a plan, pure; read-only after it is made, any thread. */
 #ifndef GP_PLAN_LINES_H

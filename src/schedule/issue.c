@@ -247,7 +247,7 @@ static void send(issuer *p, int worker, const gp_instr *instr) {
     for (size_t i = 0; i < collectors->count; i++) tell(p, collectors->items[i], event);
 }
 
-/* Parts of a collective, through the computing queue, or a value of the same device. */
+/* Parts of a collective, or a value of the same device. */
 static void receive(issuer *p, int worker, const gp_instr *instr, double time) {
     device *d = &p->devices[worker];
     gp_queue queue = gp_instr_queue(p->stages, instr);

@@ -92,10 +92,11 @@ static gp_status send_parts(gp_player *p, gp_wait event, double time, gp_error *
     return GP_OK;
 }
 
-/* What is posted within the instruction. Where threads share processors, that time is over. */
+/* What is posted within the instruction. Where threads share processors, that time is over; queues need none. */
 static gp_status post_early(gp_player *p, const gp_agent *a, double start, double end, gp_error *err) {
     const gp_worker_posts *its = p->request.early ? &p->request.early[a->worker] : NULL;
-    for (size_t i = 0; its && !p->shares && i < its->count; i++) {
+    bool over = p->shares && a->queue < 0;
+    for (size_t i = 0; its && !over && i < its->count; i++) {
         gp_wait event;
         double time = start + its->items[i].share * (end - start);
         if (its->items[i].pc != a->pc ||

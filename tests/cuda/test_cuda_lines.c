@@ -483,16 +483,48 @@ static void too_many_replicas_are_refused(void **state) {
     assert_int_equal(lines_of(vectors, 8, 13, &err), GP_OK);
     assert_int_equal(lines_of(joint_all, 10, 9, &err), GP_OK);
     assert_int_equal(lines_of(vectors, 8, 16, &err), GP_UNSUPPORTED);
-    assert_string_equal(err.text, "worker 0: cuda:0 would exchange messages with other processes in 32 places at the "
-                                  "same time, and take 32 of its multiprocessors for them; 30 and 64 are possible. "
-                                  "Connect it with fewer stages and replicas of other processes, or use "
-                                  "pipeline.transport: mpi");
+    assert_string_equal(err.text,
+                        "worker 0: cuda:0 would need 34 queues for messages of other processes, and 32 of its "
+                        "multiprocessors; 30 and 64 are possible. Connect it with fewer stages and replicas of other "
+                        "processes, or use pipeline.transport: mpi");
     assert_int_equal(lines_of(joint_all, 10, 12, &err), GP_UNSUPPORTED);
+}
+
+/* One value goes to many stages. */
+static void too_many_multiprocessors_are_refused(void **state) {
+    (void)state;
+    enum { STAGES = 17 };
+    char model[4096] = "input: {shape: [4]}\nlayers:\n  - linear: {name: a, out: 4}\n";
+    int64_t layers[STAGES];
+    int process[STAGES];
+    harness_options options = options_of(&settings[0], GP_CHECKPOINT_NEVER, false);
+    gp_lines *lines = NULL;
+    gp_error err = {0};
+    harness h;
+    for (int s = 0; s < STAGES; s++) {
+        layers[s] = 1;
+        process[s] = s;
+        if (s > 0) strcat(model, "  - add: [-1, a]\n");
+    }
+    strcat(model, "loss: cross_entropy\n");
+    options.model = model;
+    options.layers = layers;
+    options.stages = STAGES;
+    options.process = process;
+    options.processes = options.devices = STAGES;
+    recorder_begin(&(recorder_options){RECORDER_LAZY, 0, STAGES, -1, -1, 0, 0, 0});
+    harness_plan(&h, &options);
+    assert_int_equal(gp_lines_create(h.plan, &lines, &err), GP_UNSUPPORTED);
+    if (!strstr(err.text, "would need 21 queues") || !strstr(err.text, "and 70 of its multiprocessors"))
+        fail_msg("%s", err.text);
+    harness_end(&h);
+    assert_null(recorder_end(NULL));
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(flows_share_lines_in_one_order),
                                        cmocka_unit_test(too_many_replicas_are_refused),
+                                       cmocka_unit_test(too_many_multiprocessors_are_refused),
                                        cmocka_unit_test(several_processes_have_the_bits_of_one),
                                        cmocka_unit_test(no_wait_may_be_missing),
                                        cmocka_unit_test(each_call_fails),

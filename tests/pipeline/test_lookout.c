@@ -235,16 +235,21 @@ static void a_long_instruction_does_not_hang(void **state) {
     end(&its);
 }
 
-static void begin_replicas(scene *its, char text[4096], gp_op_kind op) {
+static harness_options joint_options(char text[4096]) {
     static const int64_t all[] = {NETWORK_SKIPS_LAYERS};
     static const int replicas[] = {2};
     harness_options options = options_of();
-    const wrapper_hooks hooks = {.before = before_call, .context = its};
     snprintf(text, 4096, "%srules: {batch_norm: {sync: true}}\n", network_skips);
     options.model = text;
     options.layers = all;
     options.stages = 1;
     options.replicas = replicas;
+    return options;
+}
+
+static void begin_replicas(scene *its, char text[4096], gp_op_kind op) {
+    harness_options options = joint_options(text);
+    const wrapper_hooks hooks = {.before = before_call, .context = its};
     options.unfused = true;
     options.kind = wrapper_kind(&gp_ref_kind, &hooks);
     prepare(its, &options, op);
@@ -332,8 +337,7 @@ static uint32_t note_before(const gp_program *program, size_t pc) {
 }
 
 /* The queue of worker 0 never gets beyond its first instruction of this operation and micro-batch. */
-static void prepare_stuck(scene *its, gp_instr_op op, int micro) {
-    harness_options options = options_of();
+static void prepare_stuck(scene *its, harness_options options, gp_instr_op op, int micro) {
     memset(&gpu, 0, sizeof gpu);
     gpu.kind = gp_ref_kind;
     gpu.kind.stream_note = note;
@@ -356,7 +360,7 @@ static void start_stuck(scene *its, const gp_hooks *hooks) {
 
 /* All is enqueued. */
 static void begin_stuck(scene *its, gp_instr_op op, int micro) {
-    prepare_stuck(its, op, micro);
+    prepare_stuck(its, options_of(), op, micro);
     start_stuck(its, NULL);
     while (atomic_load(&gpu.waiting) < WORKERS) sched_yield();
     assert_int_equal(atomic_load(&gpu.noted[0]), gpu.stuck_at);
@@ -389,14 +393,17 @@ static void a_queue_that_waits_for_parts_does_not_hang(void **state) {
 }
 
 /* The thread of worker 0 is held in a call that enqueues the update. It may wait for what its queue waits for: it hangs
- * only if the queue computes. */
+ * only if the queue computes, and waits for no other replica meanwhile. */
 static void a_call_that_waits_for_its_queue_does_not_hang(void **state) {
     (void)state;
     static scene its;
     const gp_hooks hooks = {.before = before_instr, .context = &its};
     gp_error err = {0};
-    for (int computes = 0; computes < 2; computes++) {
-        prepare_stuck(&its, computes ? GP_INSTR_FORWARD : GP_INSTR_COLLECT, 0);
+    char text[4096];
+    for (int turn = 0; turn < 3; turn++) {
+        bool computes = turn == 1;
+        prepare_stuck(&its, turn == 2 ? joint_options(text) : options_of(),
+                      turn == 0 ? GP_INSTR_COLLECT : GP_INSTR_FORWARD, 0);
         its.worker = 0;
         its.held_at = find(&its, 0, GP_INSTR_STEP, 0);
         start_stuck(&its, &hooks);

@@ -230,6 +230,16 @@ class Plans(Drawn):
         drawn = planned(programs, [(0, 0, 0, 1), (1, 0, 1, 3), (1, 1, 3, 3), (0, 1, 3, 3), (0, 2, 3, 4)])
         self.check(drawn, 0, 2, collective=2)
 
+    def test_what_is_posted_within_a_backward_comes_from_that(self):
+        #  0: B0B0B0B0..    Stage 1 is a replica of stage 0 with other queues: it collects what was posted within B0 at 2,
+        #  1: ....D0....    although the post stands after it, at 4.
+        programs = [[instruction("B", 0, 0), instruction("post", 0)],
+                    [instruction("collect", 1, waits=[[0, 1]]), instruction("reduce", 1)]]
+        drawn = planned(programs, [(0, 0, 0, 4), (0, 1, 4, 4), (1, 0, 2, 2), (1, 1, 2, 3)])
+        share = attribute(drawn)[1][1]
+        self.assertAlmostEqual(share.idle_by["launch"], 0, 9, msg=str(share))
+        self.assertAlmostEqual(share.idle, 3, 9, msg=str(share))
+
     def test_a_plan_that_waits_in_a_circle_is_read_by_names(self):
         programs = [[instruction("F", 0, 0, [(1, 0)])], [instruction("F", 1, 0, [(0, 0)])]]
         drawn = planned(programs, [(0, 0, 0, 1), (1, 0, 1, 2)])

@@ -44,7 +44,19 @@ class Content(Case):
 
     def test_tracks_of_several_processes(self):
         events = draw({"worker 0 (cpu:0), stages 0, 2, process 0": "ab..", "worker 1 (cpu:0), stage 1, process 1": "..cs"}, CPU_NAMES)
-        self.assertEqual([(it.name, it.stages) for it in read(self.trace(events)).workers], [("cpu:0", (0, 2)), ("cpu:1", (1,))])
+        self.assertEqual([(it.name, it.stages, it.process) for it in read(self.trace(events)).workers],
+                         [("cpu:0", (0, 2), 0), ("cpu:1", (1,), 1)])
+
+    def test_updates_are_instructions(self):
+        events = draw({"worker 0 (cpu:0), stage 0": "ab"}, {"a": "F s0 m0", "b": "update s0"})
+        self.assertEqual([(it.op, it.stage) for it in read(self.trace(events)).spans], [("F", 0), ("update", 0)])
+
+    def test_gradients_of_replicas_have_a_lane(self):
+        events = draw({"worker 0 (cuda:0), stage 0: computes": "a.", "worker 0 (cuda:0), stage 0: collects gradients": ".c"},
+                      {"a": "B s0 m0", "c": "collect s0 c0"})
+        timeline = read(self.trace(events))
+        self.assertEqual([(it.lanes, it.process) for it in timeline.workers], [(("computes", "collects gradients"), 0)])
+        self.assertEqual([(it.lane, it.op) for it in timeline.spans], [(0, "B"), (1, "collect")])
 
     def test_stages_of_a_long_list_come_from_the_instructions(self):
         events = draw({"worker 0 (cpu:0), stages 0 … 4": "ab"}, {"a": "F s0 m0", "b": "F s4 m0"})
