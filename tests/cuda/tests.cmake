@@ -64,7 +64,8 @@ endforeach()
 foreach(name cuda_lines cuda_staged)
   gp_test(${name} "pipeline;threads" 600 gp_pipeline gp_cpu gp_host_cuda)
   target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/recorder.c ${CMAKE_CURRENT_LIST_DIR}/accesses.c
-                 ${CMAKE_CURRENT_SOURCE_DIR}/process/loop_wire.c ${CMAKE_CURRENT_SOURCE_DIR}/pipeline/harness.c)
+                 ${CMAKE_CURRENT_LIST_DIR}/team.c ${CMAKE_CURRENT_SOURCE_DIR}/process/loop_wire.c
+                 ${CMAKE_CURRENT_SOURCE_DIR}/pipeline/harness.c)
   set_tests_properties(${name} PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)
 endforeach()
 gp_test(cuda_allocations "pipeline;threads" 300 gp_pipeline gp_cpu gp_host_cuda)
