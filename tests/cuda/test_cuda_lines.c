@@ -286,7 +286,7 @@ static void too_many_multiprocessors_are_refused(void **state) {
     char model[4096] = "input: {shape: [4]}\nlayers:\n  - linear: {name: a, out: 4}\n";
     int64_t layers[STAGES];
     int process[STAGES];
-    harness_options options = options_of(&settings[0], GP_CHECKPOINT_NEVER, false);
+    harness_options options = options_of(&settings[0], GP_CHECKPOINT_NEVER, false).training;
     gp_lines *lines = NULL;
     gp_error err = {0};
     harness h;
