@@ -164,7 +164,9 @@ def make_guard(folder):
     for name, messages in (("beats", 3 * message(1, 0, 1)), ("fail", message(2, 4, 2, b"a file") + message(5, 0, 2)),
                            ("lost", message(1, 0, 0) + message(3, 13, 1, b"process 1\x1b[m\n\0x")),
                            ("stop", message(4, 0, 3)), ("hello", hello), ("long", message(2, 1, 1, 2047 * b"x")),
-                           ("longer", message(2, 1, 1, 2048 * b"x"))):
+                           ("longer", message(2, 1, 1, 2048 * b"x")),
+                           ("ask", message(6, 0, 1, struct.pack("<4I", 1, 2, 1 << 31 | 5, 1).ljust(520, b"\0"))),
+                           ("answer", message(7, 0, 1, struct.pack("<Q2I", 1, 1, 0)))):
         for piece in (0, 6, 255):
             write(folder / "seeds", f"{name}-{piece}", bytes([piece]) + messages)
     write_dictionary(folder, set())

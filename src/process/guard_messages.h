@@ -18,6 +18,10 @@ typedef enum gp_guard_kind {
     GP_GUARD_LOST, /* FAIL, because a process is lost */
     GP_GUARD_STOP,
     GP_GUARD_BYE,
+    /* About messages of MPI (process/deliveries.h). The rank is the process that it goes to; process 0 passes it on
+     * with the rank of the process that it comes from. */
+    GP_GUARD_ASK,
+    GP_GUARD_ANSWER,
     GP_GUARD_KINDS
 } gp_guard_kind;
 

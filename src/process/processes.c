@@ -13,6 +13,7 @@ struct gp_processes {
     gp_wire *wire;
     int *machines;  /* [process] */
     int processors; /* of the own machine, for all of its processes */
+    gp_deliveries *deliveries;
     gp_guard *guard;
     bool begun;
 };
@@ -87,6 +88,9 @@ static gp_status meet(gp_processes *its, gp_error *err) {
     if (status == GP_OK && door.port == 0) return gp_fail(err, GP_IO, "process 0 cannot listen");
     GP_RETURN_IF_FAILED(status);
     GP_RETURN_IF_FAILED(gp_guard_start(&door, socket, its->wire->rank, its->wire->processes, &its->guard, err));
+    GP_RETURN_IF_FAILED(gp_deliveries_create(its->wire->rank, its->wire->processes, &its->deliveries, err));
+    gp_mpi_count(its->wire, its->deliveries);
+    gp_guard_set_deliveries(its->guard, its->deliveries);
     return gp_mpi_start(its->wire, err);
 }
 
@@ -127,6 +131,7 @@ gp_status gp_processes_open(uint64_t task, gp_processes **out, gp_error *err) {
     if (status != GP_OK) {
         gp_guard_stop(&its->guard);
         if (its->wire) gp_mpi_close(&its->wire, false);
+        gp_deliveries_destroy(&its->deliveries);
         free(its->machines);
         free(its);
     } else {
@@ -151,6 +156,7 @@ bool gp_processes_close(gp_processes **processes, gp_status *status, gp_error *e
     bool well = *status == GP_OK || *status == GP_INTERRUPTED; /* all messages have arrived */
     gp_mpi_close(&its->wire, !lost && (well || !its->begun));
     gp_guard_stop(&its->guard);
+    gp_deliveries_destroy(&its->deliveries);
     free(its->machines);
     free(its);
     *processes = NULL;

@@ -647,6 +647,26 @@ class Hangs(Launched):
         self.expect_hung(0)
 
 
+class Deliveries(Launched):
+    """MPI loses a message without a word, as it may when only its own connection breaks. It is said once which process waits for
+    which, and a resumed run reaches the same parameters."""
+
+    config, layers, steps = runs.CONFIG, 8, runs.STEPS
+
+    def test_a_message_of_a_step(self):
+        if not OPTIONS.hang:
+            self.skipTest("no library was named that loses a message")
+        arguments = ["c.yaml", *sets(["pipeline.timeout=1", "train.save_every=1", "pipeline.balance=[4, 4]"])]
+        process = self.launch(self.run_folder, (2, arguments), environment={
+            "LD_PRELOAD": OPTIONS.hang, "GP_HANG_RANK": "1", "GP_HANG_AT": "LOSE 150"})
+        status, said, out = self.end(process)
+        self.assertEqual((status, said), (1, ["process 0 has waited for 1 s for a message of process 1, which has sent it: MPI does "
+                                              "not deliver it; the connection of MPI between the two may be broken"]), out)
+        self.assertTrue(snapshots(self.run_folder))
+        self.run_program("-q", "--resume", *sets(["train.save_every=7"]))
+        self.expect_as_alone()
+
+
 class Starts(Launched):
     """What comes before the processes have met."""
 
@@ -699,4 +719,4 @@ if __name__ == "__main__":
     if SOME and has_mpi(os.path.abspath(SOME[0])) and not shutil.which("mpirun"):
         print("skipped: there is no mpirun")
         sys.exit(77)
-    main(Bits, Data, BadInput, Faults, Hangs, Starts, WithoutMpi, moments={"type": int, "default": 6}, hang={"type": os.path.abspath}, faults={"type": os.path.abspath})
+    main(Bits, Data, BadInput, Faults, Hangs, Deliveries, Starts, WithoutMpi, moments={"type": int, "default": 6}, hang={"type": os.path.abspath}, faults={"type": os.path.abspath})

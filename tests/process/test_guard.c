@@ -213,6 +213,64 @@ static void test_asking_for_the_end_reaches_process_0(void **state) {
     end(&all);
 }
 
+/* ---- messages of MPI --------------------------------------------------------------------------------------------- */
+
+/* Process 0 passes on what 2 asks 1, and what 1 answers. */
+static void test_a_message_that_mpi_loses_ends_the_run(void **state) {
+    static group all;
+    static gp_parcel sent, received, waits;
+    gp_deliveries *deliveries[3];
+    gp_error err = {0};
+    (void)state;
+    begin(&all, 3, 2);
+    end_start(&all, 0);
+    for (int p = 0; p < 3; p++) {
+        assert_int_equal(gp_deliveries_create(p, 3, &deliveries[p], &err), GP_OK);
+        gp_guard_set_deliveries(of(&all, p), deliveries[p]);
+        gp_guard_set_timeout(of(&all, p), p == 2 ? 0.5 : LONG);
+    }
+    gp_parcel_fill(&waits, 1, 0, 7, NULL, 100, true); /* what it waits for is not sent */
+    gp_deliveries_begin(deliveries[2], &waits);
+    gp_parcel_fill(&sent, 1, 2, 7, NULL, 100, false);
+    gp_deliveries_begin(deliveries[1], &sent);
+    gp_deliveries_end(deliveries[1], &sent);
+    gp_parcel_fill(&received, 1, 1, 7, NULL, 100, true);
+    gp_deliveries_begin(deliveries[2], &received);
+    for (int p = 0; p < 3; p++)
+        expect_cause(of(&all, p), GP_LOST,
+                     "process 2 has waited for 0 s for a message of process 1, which has sent it: MPI does not deliver "
+                     "it; the connection of MPI between the two may be broken");
+    for (int p = 0; p < 3; p++) assert_false(gp_guard_has_lost(of(&all, p)));
+    end(&all);
+    for (int p = 0; p < 3; p++) gp_deliveries_destroy(&deliveries[p]);
+}
+
+/* Of processes that there are not, and of more messages than there are. */
+static void test_questions_that_no_process_asks(void **state) {
+    static group all;
+    static const gp_delivery_question wrong = {.count = GP_DELIVERY_ITEMS + 1};
+    static const gp_delivery_answer unasked = {.begun = UINT64_MAX};
+    gp_delivery_question right = {.serial = 9, .count = 1};
+    gp_deliveries *deliveries = NULL;
+    gp_error err = {0};
+    (void)state;
+    begin(&all, 2, 0);
+    int fake = fake_join(&all.door, 1);
+    end_start(&all, 0);
+    assert_int_equal(gp_deliveries_create(0, 2, &deliveries, &err), GP_OK);
+    gp_guard_set_deliveries(of(&all, 0), deliveries);
+    for (int rank = 0; rank < 1 << 16; rank += rank < 4 ? 1 : 1 << 14)
+        fake_tell(fake, GP_GUARD_ASK, GP_OK, rank, &wrong, sizeof wrong);
+    fake_tell(fake, GP_GUARD_ANSWER, GP_OK, 0, &unasked, sizeof unasked);
+    fake_tell(fake, GP_GUARD_ASK, GP_OK, 0, &right, sizeof right);
+    fake_await(fake, GP_GUARD_ANSWER, NULL);
+    assert_int_equal(gp_guard_cause(of(&all, 0), NULL), GP_OK);
+    fake_tell(fake, GP_GUARD_BYE, GP_OK, 1, NULL, 0);
+    end(&all);
+    close(fake);
+    gp_deliveries_destroy(&deliveries);
+}
+
 /* ---- process 0 is lost ------------------------------------------------------------------------------------------- */
 
 static void test_process_1_speaks_if_process_0_is_lost(void **state) {
@@ -354,6 +412,8 @@ static const struct {
     {"a sign of life with a text", {GP_GUARD_BEAT, 0, 1, 0, 1, 0, 0, 0}, 1},
     {"a goodbye with a text", {GP_GUARD_BYE, 0, 1, 0, 1, 0, 0, 0}, 1},
     {"a second HELLO", {GP_GUARD_HELLO, 0, 1, 0, sizeof(gp_guard_hello), 0, 0, 0}, sizeof(gp_guard_hello)},
+    {"a question without its items", {GP_GUARD_ASK, 0, 0, 0, 8, 0, 0, 0}, 8},
+    {"an answer of another length", {GP_GUARD_ANSWER, 0, 0, 0, 8, 0, 0, 0}, 8},
     {"a HELLO of another length", {GP_GUARD_HELLO, 0, 1, 0, 1, 0, 0, 0}, 1},
 };
 
@@ -492,6 +552,8 @@ int main(void) {
         cmocka_unit_test(test_a_silent_process_is_lost),
         cmocka_unit_test(test_goodbye_is_no_loss),
         cmocka_unit_test(test_asking_for_the_end_reaches_process_0),
+        cmocka_unit_test(test_a_message_that_mpi_loses_ends_the_run),
+        cmocka_unit_test(test_questions_that_no_process_asks),
         cmocka_unit_test(test_process_1_speaks_if_process_0_is_lost),
         cmocka_unit_test(test_process_0_that_comes_back_does_not_say_it_again),
         cmocka_unit_test(test_others_are_turned_away),
