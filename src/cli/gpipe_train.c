@@ -12,6 +12,7 @@
 #include "base/replace.h"
 #include "cli/options.h"
 #include "cli/process.h"
+#include "process/launch.h"
 #include "report/expand.h"
 #include "report/plan_json.h"
 #include "report/plan_report.h"
@@ -232,7 +233,7 @@ static gp_status open_session(run *r, gp_error *err) {
     const gp_options *options = r->options;
     gp_opening_links links = {.processes = processes};
     const gp_link_measurer measurer = processes ? gp_opening_measurer(&links) : (gp_link_measurer){0};
-    if (!processes) GP_RETURN_IF_FAILED(gp_processes_launched_machines(r->processes, &r->machines, err));
+    if (!processes) GP_RETURN_IF_FAILED(gp_launch_machines(r->processes, &r->machines, err));
     const gp_session_options session_options = {.norms = options->verbosity == GP_VERBOSE && !options->plan,
                                                 .processes = r->processes,
                                                 .machines = processes ? gp_processes_machines(processes) : r->machines,
@@ -302,7 +303,7 @@ static gp_status run_together(const gp_options *options, uint64_t task, int laun
 
 static gp_status run_launched(const gp_options *options, uint64_t task, bool *says, gp_error *err) {
     int launched, rank;
-    gp_processes_launched(&launched, &rank);
+    gp_launch_find(&launched, &rank);
     if (launched > 1 && trains(options)) return run_together(options, task, launched, rank, says, err);
     *says = rank == 0;
     return rank == 0 ? run_with(options, launched, err) : GP_OK;
@@ -317,7 +318,7 @@ int main(int argc, char **argv) {
     gp_options options = {0};
     int launched, rank;
     gp_process_begin(argv);
-    gp_processes_launched(&launched, &rank);
+    gp_launch_find(&launched, &rank);
     bool says = rank == 0;
     uint64_t task = gp_processes_task(argc, argv);
     gp_status status = gp_options_parse(argc, argv, &options, &err);

@@ -680,6 +680,21 @@ class Starts(Launched):
             status, said, out = self.end(process)
             self.assertEqual((status, said), (130, []), out)
 
+    def test_slurm_without_pmi(self):
+        """srun says nothing of PMIx. MPI is not started, and one task speaks."""
+        for rank in (0, 1, 3):
+            said = ("gpipe-train: srun started 4 processes, but does not connect them; with Slurm, try srun --mpi=pmix\n" if rank == 0
+                    else "")
+            self.run_program("-q", status=1, err=said, environment={"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": str(rank)})
+            self.assertFalse(os.path.exists(self.run_folder))
+
+    def test_a_plan_under_slurm(self):
+        """It knows which processes are on one host."""
+        for tasks, hosts in (("2", 1), ("1(x2)", 2)):
+            out, _ = self.run_program("--plan", "--json", environment={
+                "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0", "SLURM_STEP_TASKS_PER_NODE": tasks})
+            self.assertEqual(json.loads(out)["hosts"], hosts)
+
     def test_processes_with_other_arguments(self):
         sentence = ["process 1 was started with other arguments than process 0; all need the same"]
         whole = ["c.yaml"]
