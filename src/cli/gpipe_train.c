@@ -2,11 +2,13 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/printable.h"
 #include "base/replace.h"
@@ -28,14 +30,23 @@
 static volatile sig_atomic_t stop;
 static gp_processes *processes; /* of a run that a launcher started as several; NULL: this process is alone */
 
-/* The first signal asks the run to end after its step; the second, of either kind, ends the process at once. */
+/* The first signal asks the run to end after its step. A second one, of either kind, ends the process at once if it
+ * comes a second or more later: Slurm sends several within milliseconds when the time of a job is over. Any thread may
+ * get them; all calls are allowed in a handler of signals. */
 static void on_signal(int number) {
+    enum { LATER = 1000000000 };
+    static _Atomic int64_t first; /* nanoseconds; 0: none has come */
     const struct sigaction usual = {.sa_handler = SIG_DFL};
-    (void)number;
+    int before = errno;
+    int64_t now = (int64_t)gp_clock(), began = 0;
     stop = 1;
     if (processes) gp_processes_ask_stop(processes);
-    sigaction(SIGINT, &usual, NULL);
-    sigaction(SIGTERM, &usual, NULL);
+    if (!atomic_compare_exchange_strong(&first, &began, now) && now - began >= LATER) {
+        sigaction(SIGINT, &usual, NULL);
+        sigaction(SIGTERM, &usual, NULL);
+        raise(number); /* it comes when this handler has ended */
+    }
+    errno = before;
 }
 
 /* A reader of the progress that went away is an error of a write, not the end of a run. */
