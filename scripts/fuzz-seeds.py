@@ -166,6 +166,7 @@ def make_guard(folder):
                            ("stop", message(4, 0, 3)), ("hello", hello), ("long", message(2, 1, 1, 2047 * b"x")),
                            ("longer", message(2, 1, 1, 2048 * b"x")),
                            ("ask", message(6, 0, 1, struct.pack("<4I", 1, 2, 1 << 31 | 5, 1).ljust(520, b"\0"))),
+                           ("timeout", message(8, 0, 0, struct.pack("<d", 60.0))),
                            ("answer", message(7, 0, 1, struct.pack("<Q2I", 1, 1, 0)))):
         for piece in (0, 6, 255):
             write(folder / "seeds", f"{name}-{piece}", bytes([piece]) + messages)

@@ -272,6 +272,7 @@ static gp_status plan_or_train(run *r, gp_error *err) {
         GP_RETURN_IF_FAILED(gp_folder_lock(r->folder, err));
         GP_RETURN_IF_FAILED(gp_resume_open(&r->config, r->folder, &r->resume, err));
     }
+    if (processes) gp_processes_set_timeout(processes, r->config->pipeline.timeout); /* measuring may take long */
     GP_RETURN_IF_FAILED(open_session(r, err));
     return options->plan ? print_plan(r->session, options, err) : train(r, err);
 }

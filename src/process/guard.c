@@ -118,6 +118,9 @@ static void take_message(gp_guard *guard, gp_guard_peer *from, const gp_guard_me
         break;
     case GP_GUARD_ASK:
     case GP_GUARD_ANSWER: take_about_messages(guard, from, message); break;
+    case GP_GUARD_TIMEOUT:
+        if (guard->rank > 0) gp_guard_set_timeout(guard, gp_guard_read_timeout(message));
+        break;
     case GP_GUARD_HELLO:
     case GP_GUARD_BEAT:
     case GP_GUARD_KINDS: break;
@@ -192,6 +195,16 @@ static void spread_cause(gp_guard *guard, double now) {
         gp_guard_tell(&guard->peers[p], kind, cause.status, blamed, cause.text, strlen(cause.text));
 }
 
+static void spread_timeout(gp_guard *guard) {
+    pthread_mutex_lock(&guard->lock);
+    bool tells = guard->tells_timeout;
+    double timeout = guard->timeout;
+    guard->tells_timeout = false;
+    pthread_mutex_unlock(&guard->lock);
+    for (int p = 0; p < guard->count && tells; p++)
+        gp_guard_tell(&guard->peers[p], GP_GUARD_TIMEOUT, GP_OK, 0, &timeout, sizeof timeout);
+}
+
 /* A process that cannot end by itself: a library may wait for what never comes, or a worker may hang. The others wait
  * longer for the one that speaks: a launcher ends all processes when the first one fails. */
 static void end_if_stuck(gp_guard *guard, double now) {
@@ -247,6 +260,7 @@ static void *work(void *argument) {
             beaten = now;
         }
         look_for_silence(guard, now, asleep);
+        spread_timeout(guard);
         spread_cause(guard, now);
         end_if_stuck(guard, now);
     }
@@ -320,6 +334,7 @@ void gp_guard_stop(gp_guard **guard) {
 void gp_guard_set_timeout(gp_guard *guard, double seconds) {
     pthread_mutex_lock(&guard->lock);
     guard->timeout = seconds;
+    guard->tells_timeout = guard->rank == 0;
     pthread_mutex_unlock(&guard->lock);
 }
 

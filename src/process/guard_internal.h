@@ -43,6 +43,7 @@ struct gp_guard {
     bool told;                 /* the others know the cause */
     double failed;             /* when the cause came */
     bool quit;
+    bool tells_timeout; /* process 0: the others do not know it yet */
     double timeout, grace;
     atomic_bool asked, asks; /* to stop: process 0 was, this process wants to */
 };

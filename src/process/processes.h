@@ -34,7 +34,7 @@ const char *gp_processes_library(void);
 bool gp_processes_are_built(void);
 /* How many processors the processes on this machine may use, all together; 0: not known. */
 int gp_processes_processors(const gp_processes *processes);
-/* Seconds without a sign of life after which a process is lost. */
+/* Seconds without a sign of life after which a process is lost. Process 0 tells the others, which take it, too. */
 void gp_processes_set_timeout(gp_processes *processes, double seconds);
 /* This is cancelled when the run ends elsewhere; NULL: nothing. Stands until another one takes its place. */
 void gp_processes_watch(gp_processes *processes, gp_cancel *cancel);

@@ -54,6 +54,10 @@ static void take(gp_guard_input *input, findings *out) {
             gp_guard_read_cause(&its, &cause);
             FUZZ_PROMISE(cause.status != GP_OK && strlen(cause.text) <= its.length && gp_is_printable(cause.text));
         }
+        if (its.kind == GP_GUARD_TIMEOUT) {
+            double seconds = gp_guard_read_timeout(&its);
+            FUZZ_PROMISE(seconds > 0 && seconds <= GP_GUARD_MOST_SECONDS);
+        }
         if (its.kind == GP_GUARD_ASK || its.kind == GP_GUARD_ANSWER) hear_about_messages(&its);
         unsigned char again[GP_GUARD_ROOM];
         FUZZ_PROMISE(gp_guard_write(again, its.kind, (gp_status)its.status, its.rank, its.text, its.length) ==

@@ -183,6 +183,32 @@ static void test_a_silent_process_is_lost(void **state) {
 }
 
 /* Process 1 says goodbye and closes its connection before process 2 does without a word. */
+/* While process 0 measures a profile, the others know no other timeout. */
+static void test_process_0_tells_the_timeout(void **state) {
+    static group all;
+    const double seconds = 0.2;
+    int rank;
+    (void)state;
+    begin(&all, 2, 0);
+    int fake = fake_join(&all.door, 1);
+    end_start(&all, 0);
+    gp_guard_set_timeout(of(&all, 0), LONG);
+    fake_await(fake, GP_GUARD_TIMEOUT, NULL);
+    fake_tell(fake, GP_GUARD_BYE, GP_OK, 1, NULL, 0);
+    end(&all);
+    close(fake);
+
+    listen_for(&all, 2);
+    begin_start(&all, 1);
+    fake = fake_admit(all.listening, &all.door, &rank);
+    end_start(&all, 1);
+    fake_tell(fake, GP_GUARD_TIMEOUT, GP_OK, 0, &seconds, sizeof seconds);
+    expect_cause(of(&all, 1), GP_LOST, "process 0 (host fake, pid 7) has given no sign of life for 0.2 s");
+    end(&all);
+    close(fake);
+    close(all.listening);
+}
+
 static void test_goodbye_is_no_loss(void **state) {
     static group all;
     (void)state;
@@ -227,8 +253,8 @@ static void test_a_message_that_mpi_loses_ends_the_run(void **state) {
     for (int p = 0; p < 3; p++) {
         assert_int_equal(gp_deliveries_create(p, 3, &deliveries[p], &err), GP_OK);
         gp_guard_set_deliveries(of(&all, p), deliveries[p]);
-        gp_guard_set_timeout(of(&all, p), p == 2 ? 0.5 : LONG);
     }
+    gp_guard_set_timeout(of(&all, 2), 0.5);
     gp_parcel_fill(&waits, 1, 0, 7, NULL, 100, true); /* what it waits for is not sent */
     gp_deliveries_begin(deliveries[2], &waits);
     gp_parcel_fill(&sent, 1, 2, 7, NULL, 100, false);
@@ -414,6 +440,8 @@ static const struct {
     {"a second HELLO", {GP_GUARD_HELLO, 0, 1, 0, sizeof(gp_guard_hello), 0, 0, 0}, sizeof(gp_guard_hello)},
     {"a question without its items", {GP_GUARD_ASK, 0, 0, 0, 8, 0, 0, 0}, 8},
     {"an answer of another length", {GP_GUARD_ANSWER, 0, 0, 0, 8, 0, 0, 0}, 8},
+    {"a timeout of another length", {GP_GUARD_TIMEOUT, 0, 0, 0, 4, 0, 0, 0}, 4},
+    {"a timeout of 0 s", {GP_GUARD_TIMEOUT, 0, 0, 0, 8, 0, 0, 0}, 8},
     {"a HELLO of another length", {GP_GUARD_HELLO, 0, 1, 0, 1, 0, 0, 0}, 1},
 };
 
@@ -550,6 +578,7 @@ int main(void) {
         cmocka_unit_test(test_a_later_watch_is_cancelled),
         cmocka_unit_test(test_a_process_that_ends_without_a_word_is_lost),
         cmocka_unit_test(test_a_silent_process_is_lost),
+        cmocka_unit_test(test_process_0_tells_the_timeout),
         cmocka_unit_test(test_goodbye_is_no_loss),
         cmocka_unit_test(test_asking_for_the_end_reaches_process_0),
         cmocka_unit_test(test_a_message_that_mpi_loses_ends_the_run),
