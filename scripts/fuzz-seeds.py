@@ -173,6 +173,12 @@ def make_guard(folder):
     write_dictionary(folder, set())
 
 
+def make_meeting(folder):
+    for name, machines, port, count in (("one", 6 * [0], 40000, 2), ("three", [0, 0, 2, 2, 4, 4], 1, 16), ("turns", [0, 1, 0, 1, 0, 5], 65535, 17)):
+        write(folder / "seeds", name, struct.pack("<6i4d2i", *machines, 0.0, 1e-3, 60.0, 1e300, port, count))
+    write_dictionary(folder, set())
+
+
 def make_opening(folder):
     rest = ("data: {train: {tensors: a}, batch: 4}\nmodel: {input: {shape: [3]}, layers: [{linear: 4}, {linear: 2}], loss: mse}\n"
             "optimizer: {sgd: {lr: 0.1}}\ntrain: {steps: 9}\n")
@@ -243,7 +249,7 @@ def main():
     folder = pathlib.Path(sys.argv[1])
     for name, make in (("config", make_config), ("program_text", make_program_text), ("safetensors", make_safetensors),
                        ("tensors", make_tensors), ("idx", make_idx), ("snapshot", make_snapshot), ("profile", make_profile),
-                       ("splice", make_splice), ("guard", make_guard), ("opening", make_opening), ("calls", make_calls),
+                       ("splice", make_splice), ("guard", make_guard), ("meeting", make_meeting), ("opening", make_opening), ("calls", make_calls),
                        ("folder", make_folder)):
         make(folder / name)
 

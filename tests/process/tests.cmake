@@ -1,6 +1,7 @@
 gp_test(guard "fault;threads" 60 gp_process)
 target_sources(test_guard PRIVATE ${CMAKE_CURRENT_LIST_DIR}/fake_peer.c)
 gp_test(launch "unit" 60 gp_process)
+gp_test(meeting "unit" 60 gp_process)
 gp_test(mpi_wire "unit;threads" 60 gp_process)
 # Open MPI's own libraries leak, and race. Whole stacks, since MPI has unloaded its parts by the end.
 set_tests_properties(mpi_wire PROPERTIES ENVIRONMENT
