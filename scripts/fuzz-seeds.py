@@ -164,9 +164,18 @@ def make_guard(folder):
     for name, messages in (("beats", 3 * message(1, 0, 1)), ("fail", message(2, 4, 2, b"a file") + message(5, 0, 2)),
                            ("lost", message(1, 0, 0) + message(3, 13, 1, b"process 1\x1b[m\n\0x")),
                            ("stop", message(4, 0, 3)), ("hello", hello), ("long", message(2, 1, 1, 2047 * b"x")),
-                           ("longer", message(2, 1, 1, 2048 * b"x"))):
+                           ("longer", message(2, 1, 1, 2048 * b"x")),
+                           ("ask", message(6, 0, 1, struct.pack("<4I", 1, 2, 1 << 31 | 5, 1).ljust(520, b"\0"))),
+                           ("timeout", message(8, 0, 0, struct.pack("<d", 60.0))),
+                           ("answer", message(7, 0, 1, struct.pack("<Q2I", 1, 1, 0)))):
         for piece in (0, 6, 255):
             write(folder / "seeds", f"{name}-{piece}", bytes([piece]) + messages)
+    write_dictionary(folder, set())
+
+
+def make_meeting(folder):
+    for name, machines, port, count in (("one", 6 * [0], 40000, 2), ("three", [0, 0, 2, 2, 4, 4], 1, 16), ("turns", [0, 1, 0, 1, 0, 5], 65535, 17)):
+        write(folder / "seeds", name, struct.pack("<6i4d2i", *machines, 0.0, 1e-3, 60.0, 1e300, port, count))
     write_dictionary(folder, set())
 
 
@@ -240,7 +249,7 @@ def main():
     folder = pathlib.Path(sys.argv[1])
     for name, make in (("config", make_config), ("program_text", make_program_text), ("safetensors", make_safetensors),
                        ("tensors", make_tensors), ("idx", make_idx), ("snapshot", make_snapshot), ("profile", make_profile),
-                       ("splice", make_splice), ("guard", make_guard), ("opening", make_opening), ("calls", make_calls),
+                       ("splice", make_splice), ("guard", make_guard), ("meeting", make_meeting), ("opening", make_opening), ("calls", make_calls),
                        ("folder", make_folder)):
         make(folder / name)
 

@@ -10,6 +10,7 @@
 #include "profile/profile_file.h"
 #include "report/balance_report.h"
 #include "report/balance_write.h"
+#include "process/launch.h"
 #include "process/processes.h"
 #include "session/inputs.h"
 #include "train/opening.h"
@@ -141,7 +142,7 @@ static gp_status run_launched(const gp_balance_options *options, uint64_t task, 
     bool measures = !options->simulate && !options->profile && gp_processes_are_built();
     if (count > 1 && measures) return run_together(options, task, rank, says, err);
     if (rank > 0) return GP_OK;
-    GP_RETURN_IF_FAILED(gp_processes_launched_machines(launched.processes, &machines, err));
+    GP_RETURN_IF_FAILED(gp_launch_machines(launched.processes, &machines, err));
     launched.machines = machines;
     gp_status status = run(options, &launched, err);
     free(machines);
@@ -153,7 +154,7 @@ int main(int argc, char **argv) {
     gp_balance_options options = {0};
     int count, rank;
     gp_process_begin(argv);
-    gp_processes_launched(&count, &rank);
+    gp_launch_find(&count, &rank);
     bool says = rank == 0;
     uint64_t task = gp_processes_task(argc, argv);
     gp_status status = gp_balance_options_parse(argc, argv, &options, &err);

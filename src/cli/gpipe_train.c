@@ -2,16 +2,19 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/printable.h"
 #include "base/replace.h"
 #include "cli/options.h"
 #include "cli/process.h"
+#include "process/launch.h"
 #include "report/expand.h"
 #include "report/plan_json.h"
 #include "report/plan_report.h"
@@ -27,14 +30,23 @@
 static volatile sig_atomic_t stop;
 static gp_processes *processes; /* of a run that a launcher started as several; NULL: this process is alone */
 
-/* The first signal asks the run to end after its step; the second, of either kind, ends the process at once. */
+/* The first signal asks the run to end after its step. A second one, of either kind, ends the process at once if it
+ * comes a second or more later: Slurm sends several within milliseconds when the time of a job is over. Any thread may
+ * get them; all calls are allowed in a handler of signals. */
 static void on_signal(int number) {
+    enum { LATER = 1000000000 };
+    static _Atomic int64_t first; /* nanoseconds; 0: none has come */
     const struct sigaction usual = {.sa_handler = SIG_DFL};
-    (void)number;
+    int before = errno;
+    int64_t now = (int64_t)gp_clock(), began = 0;
     stop = 1;
     if (processes) gp_processes_ask_stop(processes);
-    sigaction(SIGINT, &usual, NULL);
-    sigaction(SIGTERM, &usual, NULL);
+    if (!atomic_compare_exchange_strong(&first, &began, now) && now - began >= LATER) {
+        sigaction(SIGINT, &usual, NULL);
+        sigaction(SIGTERM, &usual, NULL);
+        raise(number); /* it comes when this handler has ended */
+    }
+    errno = before;
 }
 
 /* A reader of the progress that went away is an error of a write, not the end of a run. */
@@ -232,7 +244,7 @@ static gp_status open_session(run *r, gp_error *err) {
     const gp_options *options = r->options;
     gp_opening_links links = {.processes = processes};
     const gp_link_measurer measurer = processes ? gp_opening_measurer(&links) : (gp_link_measurer){0};
-    if (!processes) GP_RETURN_IF_FAILED(gp_processes_launched_machines(r->processes, &r->machines, err));
+    if (!processes) GP_RETURN_IF_FAILED(gp_launch_machines(r->processes, &r->machines, err));
     const gp_session_options session_options = {.norms = options->verbosity == GP_VERBOSE && !options->plan,
                                                 .processes = r->processes,
                                                 .machines = processes ? gp_processes_machines(processes) : r->machines,
@@ -260,6 +272,7 @@ static gp_status plan_or_train(run *r, gp_error *err) {
         GP_RETURN_IF_FAILED(gp_folder_lock(r->folder, err));
         GP_RETURN_IF_FAILED(gp_resume_open(&r->config, r->folder, &r->resume, err));
     }
+    if (processes) gp_processes_set_timeout(processes, r->config->pipeline.timeout); /* measuring may take long */
     GP_RETURN_IF_FAILED(open_session(r, err));
     return options->plan ? print_plan(r->session, options, err) : train(r, err);
 }
@@ -302,7 +315,7 @@ static gp_status run_together(const gp_options *options, uint64_t task, int laun
 
 static gp_status run_launched(const gp_options *options, uint64_t task, bool *says, gp_error *err) {
     int launched, rank;
-    gp_processes_launched(&launched, &rank);
+    gp_launch_find(&launched, &rank);
     if (launched > 1 && trains(options)) return run_together(options, task, launched, rank, says, err);
     *says = rank == 0;
     return rank == 0 ? run_with(options, launched, err) : GP_OK;
@@ -317,7 +330,7 @@ int main(int argc, char **argv) {
     gp_options options = {0};
     int launched, rank;
     gp_process_begin(argv);
-    gp_processes_launched(&launched, &rank);
+    gp_launch_find(&launched, &rank);
     bool says = rank == 0;
     uint64_t task = gp_processes_task(argc, argv);
     gp_status status = gp_options_parse(argc, argv, &options, &err);

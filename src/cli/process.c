@@ -86,11 +86,12 @@ void gp_process_begin(char **argv) {
 }
 
 bool gp_process_says_alone(int rank) {
-    const struct timespec pause = {2, 0}; /* more than launchers take to end the others when one has failed */
+    /* More than launchers take to end the others when one has failed. Process 1 speaks before those after it end. */
+    const struct timespec pause = {rank == 1 ? 2 : 3, 0};
     if (rank == 0) return true;
     if (gp_processes_are_built()) return false;
     nanosleep(&pause, NULL);
-    return true;
+    return rank == 1;
 }
 
 gp_status gp_process_refuse_together(uint64_t task, gp_status status, bool *says, gp_error *err) {

@@ -16,10 +16,9 @@ void gp_process_begin(char **argv);
 /* SIGINT and SIGTERM call the handler, each with both blocked. A signal that the parent process ignores stays ignored
  * (nohup, background jobs of a script). */
 void gp_process_on_interrupt(void (*handler)(int number));
-/* Under a launcher, when the processes could not meet: whether this one tells the user. Process 0 does. Another one
- * does if it was built without MPI and the launcher leaves it alone: then process 0 is none of that kind, and waits for
- * it.
- */
+/* Under a launcher, when the processes could not meet: whether this one tells the user. Process 0 does. Process 1
+ * does some seconds later if it was built without MPI and the launcher leaves it alone: then process 0 may have been
+ * built with MPI, and wait for it. */
 bool gp_process_says_alone(int rank);
 /* Under a launcher, for a process whose command line is wrong: those of the others may be right, and they would wait
  * for it. Sets *says; returns the status, and has *err, that the user is told. */

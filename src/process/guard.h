@@ -4,7 +4,7 @@
  * four a second, whatever the rest of the process does. A process is lost if its connection ends without a word, or if
  * no sign of life came for the timeout. Process 0 knows the first cause, and tells it to all. A process that has been
  * told to end and does not within a few seconds is ended by its guard. The guard's thread can also look after this
- * process's own workers, since it goes on when they hang.
+ * process's own workers, since it goes on when they hang, and after messages that MPI loses (process/deliveries.h).
  *
  * MPI says nothing of a process that is stopped, and ends the whole program when a connection breaks: so the guard has
  * connections of its own. What is read from them is checked: a process says a secret that it got through MPI, and no
@@ -14,7 +14,7 @@
 
 #include <stdbool.h>
 
-#include "base/sync.h"
+#include "process/deliveries.h"
 
 enum { GP_GUARD_SECRET = 16, GP_GUARD_ADDRESSES = 16, GP_HOST_TEXT = 64 };
 
@@ -36,7 +36,7 @@ GP_MUST_USE gp_status gp_guard_start(const gp_guard_door *door, int socket, int 
 /* Says goodbye, and joins the thread. */
 void gp_guard_stop(gp_guard **guard);
 
-/* Seconds without a sign of life after which a process is lost. */
+/* Seconds without a sign of life after which a process is lost. Process 0 tells the others, which take it, too. */
 void gp_guard_set_timeout(gp_guard *guard, double seconds);
 /* This is cancelled when the run ends elsewhere; NULL: nothing. Main thread. */
 void gp_guard_watch(gp_guard *guard, gp_cancel *cancel);
@@ -45,6 +45,9 @@ void gp_guard_watch(gp_guard *guard, gp_cancel *cancel);
  * guard. NULL: nothing, and no call is under way any more. Main thread. */
 typedef gp_status (*gp_guard_look)(void *context, double awake, gp_error *err);
 void gp_guard_set_look(gp_guard *guard, gp_guard_look look, void *context);
+/* The guard asks the other processes of the messages that do not come to an end, and answers them. If one is lost, the
+ * run ends. Borrowed until the guard is stopped; NULL: nothing. Main thread. */
+void gp_guard_set_deliveries(gp_guard *guard, gp_deliveries *deliveries);
 /* This process has failed, or is to end with that status: if that is the first cause, all others are told. Returns the
  * first cause in *cause. Any thread. */
 void gp_guard_fail(gp_guard *guard, gp_error *cause);

@@ -35,13 +35,15 @@ struct gp_guard {
     gp_cancel *cancel;
     gp_guard_look look; /* NULL: none */
     void *context;
-    gp_error cause; /* the first; GP_OK: none */
-    int blamed;     /* rank that the cause is about; −1: none */
-    bool lost;      /* some process is */
-    bool orphaned;  /* the cause is that process 0 is lost */
-    bool told;      /* the others know the cause */
-    double failed;  /* when the cause came */
+    gp_deliveries *deliveries; /* NULL: none */
+    gp_error cause;            /* the first; GP_OK: none */
+    int blamed;                /* rank that the cause is about; −1: none */
+    bool lost;                 /* some process is */
+    bool orphaned;             /* the cause is that process 0 is lost */
+    bool told;                 /* the others know the cause */
+    double failed;             /* when the cause came */
     bool quit;
+    bool tells_timeout; /* process 0: the others do not know it yet */
     double timeout, grace;
     atomic_bool asked, asks; /* to stop: process 0 was, this process wants to */
 };

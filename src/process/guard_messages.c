@@ -24,6 +24,9 @@ static bool is_possible(gp_guard_kind kind, int status, size_t length) {
     case GP_GUARD_BEAT:
     case GP_GUARD_STOP:
     case GP_GUARD_BYE: return length == 0;
+    case GP_GUARD_ASK: return length == sizeof(gp_delivery_question);
+    case GP_GUARD_ANSWER: return length == sizeof(gp_delivery_answer);
+    case GP_GUARD_TIMEOUT: return length == sizeof(double);
     case GP_GUARD_KINDS: break;
     }
     return false;
@@ -40,7 +43,15 @@ gp_guard_found gp_guard_next(const gp_guard_input *input, gp_guard_message *out)
                               .rank = at[2] | at[3] << 8,
                               .length = length,
                               .text = at + GP_GUARD_HEADER};
-    return GP_GUARD_MESSAGE;
+    if (out->kind != GP_GUARD_TIMEOUT) return GP_GUARD_MESSAGE;
+    double seconds = gp_guard_read_timeout(out);
+    return seconds > 0 && seconds <= GP_GUARD_MOST_SECONDS ? GP_GUARD_MESSAGE : GP_GUARD_GARBAGE; /* or a NaN */
+}
+
+double gp_guard_read_timeout(const gp_guard_message *message) {
+    double seconds;
+    memcpy(&seconds, message->text, sizeof seconds);
+    return seconds;
 }
 
 void gp_guard_drop(gp_guard_input *input, const gp_guard_message *message) {

@@ -9,7 +9,7 @@
 
 #include "process/guard.h"
 
-enum { GP_GUARD_HEADER = 8, GP_GUARD_ROOM = GP_GUARD_HEADER + GP_ERROR_TEXT };
+enum { GP_GUARD_HEADER = 8, GP_GUARD_ROOM = GP_GUARD_HEADER + GP_ERROR_TEXT, GP_GUARD_MOST_SECONDS = 1000000 };
 
 typedef enum gp_guard_kind {
     GP_GUARD_HELLO,
@@ -18,6 +18,11 @@ typedef enum gp_guard_kind {
     GP_GUARD_LOST, /* FAIL, because a process is lost */
     GP_GUARD_STOP,
     GP_GUARD_BYE,
+    /* About messages of MPI (process/deliveries.h). The rank is the process that it goes to; process 0 passes it on
+     * with the rank of the process that it comes from. */
+    GP_GUARD_ASK,
+    GP_GUARD_ANSWER,
+    GP_GUARD_TIMEOUT, /* process 0 says it to the others, as a double */
     GP_GUARD_KINDS
 } gp_guard_kind;
 
@@ -49,6 +54,8 @@ typedef enum gp_guard_found { GP_GUARD_NOTHING, GP_GUARD_MESSAGE, GP_GUARD_GARBA
  * be read. */
 gp_guard_found gp_guard_next(const gp_guard_input *input, gp_guard_message *out);
 void gp_guard_drop(gp_guard_input *input, const gp_guard_message *message);
+/* What TIMEOUT says: seconds, above 0 and at most GP_GUARD_MOST_SECONDS. */
+double gp_guard_read_timeout(const gp_guard_message *message);
 /* What FAIL or LOST says, as a text that can be printed. */
 void gp_guard_read_cause(const gp_guard_message *message, gp_error *out);
 

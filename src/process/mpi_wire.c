@@ -35,6 +35,7 @@ typedef struct mpi_wire {
     gp_wire_failed failed;
     void *context;
     pthread_t thread;
+    gp_deliveries *deliveries; /* NULL: none */
     bool started;
     bool broken; /* messages were under way when the carrier ended; its own until it is joined */
 
@@ -87,6 +88,7 @@ static gp_status begin_parcel(mpi_wire *its, gp_parcel *parcel, gp_error *err) {
     size_t chunks = (parcel->bytes + CHUNK - 1) / CHUNK;
     GP_RETURN_IF_FAILED(make_room(its, chunks, err));
     parcel->moved = 0;
+    if (its->deliveries) gp_deliveries_begin(its->deliveries, parcel);
     for (size_t c = 0; c < chunks; c++) {
         char *address = (char *)parcel->address + c * CHUNK;
         size_t left = parcel->bytes - c * CHUNK;
@@ -131,6 +133,7 @@ static gp_status begin(mpi_wire *its, gp_parcel *parcel, gp_error *err) {
 static gp_status end_parcel(mpi_wire *its, gp_parcel *parcel, gp_error *err) {
     bulk_queue *queue = parcel->bulk ? &its->bulk[parcel->rank] : NULL;
     if (queue) queue->bytes -= parcel->bytes;
+    if (its->deliveries) gp_deliveries_end(its->deliveries, parcel);
     gp_parcel *then = gp_parcel_end(parcel);
     if (then) GP_RETURN_IF_FAILED(begin(its, then, err));
     return queue ? begin_bulk(its, queue, err) : GP_OK;
@@ -155,7 +158,9 @@ static gp_status end_request(mpi_wire *its, int index, MPI_Status *status, gp_er
     }
     parcel->moved += (size_t)count;
     its->owners[index] = NULL;
-    return parcel->moved == parcel->bytes ? end_parcel(its, parcel, err) : GP_OK;
+    if (parcel->moved == parcel->bytes) return end_parcel(its, parcel, err);
+    if (its->deliveries) gp_deliveries_move(its->deliveries);
+    return GP_OK;
 }
 
 /* The order of what is left does not matter. */
@@ -237,6 +242,7 @@ static void *work(void *argument) {
     gp_error err = {0};
     gp_status status = carry(its, &err);
     its->broken = status != GP_OK;
+    if (its->deliveries) gp_deliveries_stop(its->deliveries);
     give_up(its);
     if (status != GP_OK) its->failed(its->context, &err);
     return NULL;
@@ -333,6 +339,10 @@ void gp_mpi_machines(gp_wire *wire, int *out) {
         if (out[p] == first) of(wire)->bulk[p].most = NEAR_BULK;
 }
 
+void gp_mpi_count(gp_wire *wire, gp_deliveries *deliveries) {
+    of(wire)->deliveries = deliveries;
+}
+
 gp_status gp_mpi_start(gp_wire *wire, gp_error *err) {
     mpi_wire *its = of(wire);
     int failed = gp_thread_start(&its->thread, 0, work, its);
@@ -394,6 +404,11 @@ void gp_mpi_gather(gp_wire *wire, const void *own, int count, void *all) {
 void gp_mpi_machines(gp_wire *wire, int *out) {
     (void)wire;
     *out = 0;
+}
+
+void gp_mpi_count(gp_wire *wire, gp_deliveries *deliveries) {
+    (void)wire;
+    (void)deliveries;
 }
 
 gp_status gp_mpi_start(gp_wire *wire, gp_error *err) {

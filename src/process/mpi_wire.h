@@ -6,7 +6,7 @@
 #ifndef GP_PROCESS_MPI_WIRE_H
 #define GP_PROCESS_MPI_WIRE_H
 
-#include "process/wire.h"
+#include "process/deliveries.h"
 
 /* Called once by the carrier's thread when a message has failed; nothing more is carried. */
 typedef void (*gp_wire_failed)(void *context, const gp_error *cause);
@@ -23,6 +23,8 @@ void gp_mpi_broadcast(gp_wire *wire, int from, void *bytes, int count);
 void gp_mpi_gather(gp_wire *wire, const void *own, int count, void *all);
 /* out[process]: the first process on its machine. Before the carrier starts. Collective. */
 void gp_mpi_machines(gp_wire *wire, int *out);
+/* What the carrier begins and ends is counted there from its start on. Borrowed until the wire is closed. */
+void gp_mpi_count(gp_wire *wire, gp_deliveries *deliveries);
 /* Starts the carrier. */
 GP_MUST_USE gp_status gp_mpi_start(gp_wire *wire, gp_error *err);
 /* Joins the carrier. `finish`: all processes do so now, and MPI ends too, if no message is under way; else MPI is left

@@ -6,6 +6,8 @@
 
 #include "base/memory.h"
 #include "base/philox.h"
+#include "process/launch.h"
+#include "process/meeting.h"
 #include "process/mpi_wire.h"
 #include "process/start_limit.h"
 
@@ -13,45 +15,10 @@ struct gp_processes {
     gp_wire *wire;
     int *machines;  /* [process] */
     int processors; /* of the own machine, for all of its processes */
+    gp_deliveries *deliveries;
     gp_guard *guard;
     bool begun;
 };
-
-static int number_of(const char *name) {
-    const char *text = getenv(name);
-    char *end;
-    long number = text && *text ? strtol(text, &end, 10) : -1;
-    return number >= 0 && number < 1 << 20 && *end == '\0' ? (int)number : -1;
-}
-
-/* Open MPI, Slurm's tasks, and PMI of MPICH and others. */
-void gp_processes_launched(int *count, int *rank) {
-    static const char *const names[][2] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
-                                           {"PMI_SIZE", "PMI_RANK"},
-                                           {"MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"},
-                                           {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}};
-    *count = 1;
-    *rank = 0;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        int processes = number_of(names[i][0]), own = number_of(names[i][1]);
-        if (processes < 1 || own < 0 || own >= processes) continue;
-        *count = processes;
-        *rank = own;
-        return;
-    }
-}
-
-/* Open MPI, MPICH's Hydra, MVAPICH2. */
-gp_status gp_processes_launched_machines(int count, int **out, gp_error *err) {
-    static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"};
-    int here = -1;
-    *out = NULL;
-    for (size_t i = 0; i < sizeof names / sizeof *names && here < 1; i++) here = number_of(names[i]);
-    if (here < 1 || here > count) return GP_OK;
-    GP_RETURN_IF_FAILED(GP_NEW(out, count, err));
-    for (int p = 0; p < count; p++) (*out)[p] = p - p % here;
-    return GP_OK;
-}
 
 static void fail(void *context, const gp_error *cause) {
     gp_processes *its = context;
@@ -81,12 +48,16 @@ static gp_status meet(gp_processes *its, gp_error *err) {
     int socket = -1;
     GP_RETURN_IF_FAILED(GP_NEW(&its->machines, its->wire->processes, err));
     gp_mpi_machines(its->wire, its->machines);
+    GP_RETURN_IF_FAILED(gp_meeting_check_machines(its->machines, its->wire->processes, err));
     GP_RETURN_IF_FAILED(count_processors(its, err));
     gp_status status = its->wire->rank == 0 ? gp_guard_listen(&door, &socket, err) : GP_OK;
     gp_mpi_broadcast(its->wire, 0, &door, (int)sizeof door);
-    if (status == GP_OK && door.port == 0) return gp_fail(err, GP_IO, "process 0 cannot listen");
+    if (status == GP_OK) status = gp_meeting_check_door(&door, err);
     GP_RETURN_IF_FAILED(status);
     GP_RETURN_IF_FAILED(gp_guard_start(&door, socket, its->wire->rank, its->wire->processes, &its->guard, err));
+    GP_RETURN_IF_FAILED(gp_deliveries_create(its->wire->rank, its->wire->processes, &its->deliveries, err));
+    gp_mpi_count(its->wire, its->deliveries);
+    gp_guard_set_deliveries(its->guard, its->deliveries);
     return gp_mpi_start(its->wire, err);
 }
 
@@ -111,7 +82,8 @@ static gp_status compare_tasks(gp_processes *its, uint64_t task, gp_error *err) 
 gp_status gp_processes_open(uint64_t task, gp_processes **out, gp_error *err) {
     gp_processes *its = NULL;
     int count, rank;
-    gp_processes_launched(&count, &rank);
+    gp_launch_find(&count, &rank);
+    if (gp_mpi_is_built()) GP_RETURN_IF_FAILED(gp_launch_check(err));
     GP_RETURN_IF_FAILED(GP_NEW(&its, 1, err));
     gp_start_limit *limit = gp_start_limit_begin(rank, GP_START_SECONDS);
     gp_status status = gp_mpi_open(fail, its, &its->wire, err);
@@ -127,6 +99,7 @@ gp_status gp_processes_open(uint64_t task, gp_processes **out, gp_error *err) {
     if (status != GP_OK) {
         gp_guard_stop(&its->guard);
         if (its->wire) gp_mpi_close(&its->wire, false);
+        gp_deliveries_destroy(&its->deliveries);
         free(its->machines);
         free(its);
     } else {
@@ -151,6 +124,7 @@ bool gp_processes_close(gp_processes **processes, gp_status *status, gp_error *e
     bool well = *status == GP_OK || *status == GP_INTERRUPTED; /* all messages have arrived */
     gp_mpi_close(&its->wire, !lost && (well || !its->begun));
     gp_guard_stop(&its->guard);
+    gp_deliveries_destroy(&its->deliveries);
     free(its->machines);
     free(its);
     *processes = NULL;

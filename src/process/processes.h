@@ -13,12 +13,6 @@
 
 typedef struct gp_processes gp_processes;
 
-/* What the environment says: how many processes a launcher has started, and which one this is; 1 and 0: no launcher. */
-void gp_processes_launched(int *count, int *rank);
-/* machines[process] as gp_processes_machines has it, as far as the launcher's environment says it: the processes of
- * this host, and as many on each of the others, in their order. *out is NULL if it says nothing; the caller frees it.
- */
-GP_MUST_USE gp_status gp_processes_launched_machines(int count, int **out, gp_error *err);
 /* What a process was started to do, as a number: of its command line. */
 uint64_t gp_processes_task(int argc, char **argv);
 /* Connects them all. GP_UNSUPPORTED: the program was built without MPI, or a launcher's processes see one another not.
@@ -40,7 +34,7 @@ const char *gp_processes_library(void);
 bool gp_processes_are_built(void);
 /* How many processors the processes on this machine may use, all together; 0: not known. */
 int gp_processes_processors(const gp_processes *processes);
-/* Seconds without a sign of life after which a process is lost. */
+/* Seconds without a sign of life after which a process is lost. Process 0 tells the others, which take it, too. */
 void gp_processes_set_timeout(gp_processes *processes, double seconds);
 /* This is cancelled when the run ends elsewhere; NULL: nothing. Stands until another one takes its place. */
 void gp_processes_watch(gp_processes *processes, gp_cancel *cancel);

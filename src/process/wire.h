@@ -30,8 +30,10 @@ struct gp_parcel {
     int rank; /* of the other process */
     bool receives, bulk;
     gp_parcel *then; /* a receive that begins when this message has gone; NULL: none */
-    gp_parcel *next; /* the wire's */
-    size_t moved;    /* likewise */
+    gp_parcel *next; /* the wire's, and what follows */
+    size_t moved;
+    gp_parcel *before, *after; /* of process/deliveries.h */
+    uint32_t number;
 };
 
 typedef struct gp_wire gp_wire;

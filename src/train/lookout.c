@@ -13,8 +13,11 @@ gp_status gp_train_lookout_share(gp_train_lookout *its, gp_processes *processes,
     if (!processes) return GP_OK;
     its->processes = processes;
     GP_RETURN_IF_FAILED(GP_NEW(&its->expected, count, err));
-    if (plan->rank > 0)
-        return gp_processes_hear(processes, GP_OPENING_EXPECTED, its->expected, count * sizeof *its->expected, err);
+    if (plan->rank > 0) {
+        GP_RETURN_IF_FAILED(
+            gp_processes_hear(processes, GP_OPENING_EXPECTED, its->expected, count * sizeof *its->expected, err));
+        return gp_expected_check(its->expected, count, err);
+    }
     GP_RETURN_IF_FAILED(gp_expect_longest(plan, session->profile, its->expected, err));
     return gp_processes_tell(processes, GP_OPENING_EXPECTED, its->expected, count * sizeof *its->expected, err);
 }

@@ -8,6 +8,7 @@
 #include "config/tree.h"
 
 static const int64_t most_samples = INT64_C(1) << 48;
+static const double most_seconds = 1e9; /* of an instruction: thirty years */
 
 void gp_opening_set_version(gp_opening_head *head) {
     memset(head->version, 0, sizeof head->version);
@@ -57,6 +58,13 @@ gp_status gp_phase_check_layers(const gp_phase *phase, gp_error *err) {
     bool good = phase->count >= 1 && phase->count <= GP_MAX_STAGES;
     for (int s = 0; good && s < phase->count; s++) good = phase->layers[s] >= 1 && phase->layers[s] <= INT32_MAX;
     return good ? GP_OK : gp_fail(err, GP_INTERNAL, "process 0 sent a balance with impossible numbers");
+}
+
+gp_status gp_expected_check(const double *expected, size_t count, gp_error *err) {
+    bool good = true;
+    for (size_t i = 0; good && i < count; i++)
+        good = expected[i] >= 0 && expected[i] <= most_seconds; /* false for a NaN */
+    return good ? GP_OK : gp_fail(err, GP_INTERNAL, "process 0 sent expected times with impossible numbers");
 }
 
 gp_status gp_phase_apply(const gp_phase *phase, gp_config *config, gp_error *err) {

@@ -54,6 +54,10 @@ void gp_opening_fill(gp_opening *out, const gp_opening_head *head, char *text);
 void gp_opening_fini(gp_opening *opening);
 /* GP_INTERNAL: no process 0 sends that. */
 GP_MUST_USE gp_status gp_phase_check_layers(const gp_phase *phase, gp_error *err);
+/* Seconds that instructions should take at the most, as gp_expect_longest has them. GP_INTERNAL: no process 0 sends
+ * that.
+ */
+GP_MUST_USE gp_status gp_expected_check(const double *expected, size_t count, gp_error *err);
 /* Gives its balance to the configuration that it is of. GP_MEMORY. */
 GP_MUST_USE gp_status gp_phase_apply(const gp_phase *phase, gp_config *config, gp_error *err);
 

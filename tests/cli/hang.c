@@ -1,19 +1,22 @@
 /* A library to be loaded before a program's own (LD_PRELOAD). In the process whose rank is GP_HANG_RANK the computation
  * of oneDNN number GP_HANG_AT, counted from 1, never ends. If GP_HANG_AT is "TERM", it gets that signal while MPI
- * starts. Any thread may call. */
+ * starts. If it is "LOSE N", message number N that it sends over MPI never arrives. Any thread may call. */
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <oneapi/dnnl/dnnl.h>
 
-static long at; /* 0: never */
+enum { NOWHERE = 1 << 20 /* added to a tag: no message is received there */ };
+
+static long at, lost; /* 0: never */
 static bool ends;
-static atomic_long computations;
+static atomic_long computations, messages;
 
 /* NULL: no launcher has started the process. */
 static const char *own_rank(void) {
@@ -26,11 +29,20 @@ __attribute__((constructor)) static void begin(void) {
     if (!own || !rank || !number || strcmp(own, rank) != 0) return;
     at = strtol(number, NULL, 10);
     ends = strcmp(number, "TERM") == 0;
+    (void)sscanf(number, "LOSE %ld", &lost);
 }
 
 int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
     if (ends) raise(SIGTERM);
     return ((__typeof__(&MPI_Init_thread))dlsym(RTLD_NEXT, "MPI_Init_thread"))(argc, argv, required, provided);
+}
+
+/* The types of Open MPI are pointers; those of MPICH fit into them. */
+int MPI_Isend(const void *bytes, int count, void *type, int to, int tag, void *comm, void **request);
+int MPI_Isend(const void *bytes, int count, void *type, int to, int tag, void *comm, void **request) {
+    bool goes = lost == 0 || atomic_fetch_add(&messages, 1) + 1 != lost;
+    return ((__typeof__(&MPI_Isend))dlsym(RTLD_NEXT, "MPI_Isend"))(bytes, count, type, to, goes ? tag : tag + NOWHERE,
+                                                                   comm, request);
 }
 
 dnnl_status_t dnnl_primitive_execute(const_dnnl_primitive_t primitive, dnnl_stream_t stream, int nargs,

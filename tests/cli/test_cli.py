@@ -857,28 +857,13 @@ class Signals(Group):
                     # What was saved is what so many steps give.
                     self.assertEqual(read_model(folder), read_model(self.train("--set", "train={steps: %d}" % steps)))
 
-    def test_a_second_of_the_other_kind_ends_at_once(self):
-        """Both wait while the process is stopped, so that the second comes before the step can end."""
-        skip_under_tsan(self, PROGRAM, "hands the second on only after the first was handled")
-        folder = self.path("run")
-        process = self.start("-o", folder, "c.yaml", *self.ENDLESS)
-        self.await_steps(process, folder, 5)
-        process.send_signal(signal.SIGSTOP)
-        process.send_signal(signal.SIGINT)
-        process.send_signal(signal.SIGTERM)
-        process.send_signal(signal.SIGCONT)
-        process.communicate(timeout=PATIENCE)
-        self.assertEqual(process.returncode, -signal.SIGTERM)
-        self.assertNotEqual(read_lines(folder)[-1]["event"], "end")
-        self.assertFalse(os.path.exists(os.path.join(folder, "model.safetensors")))
-
     def caught(self, process, number):
         with open("/proc/%d/status" % process.pid) as file:
             mask = int(re.search(r"^SigCgt:\s*(\w+)", file.read(), re.M).group(1), 16)
         return mask >> (number - 1) & 1
 
-    def test_a_second_of_the_same_kind_ends_at_once(self):
-        """In steps that take long: one stage computes, the other waits for it in lockstep."""
+    def start_long_steps(self, folder):
+        """A run that is in its second step."""
         samples = 48
         x = random.Random(2).randbytes(samples * 8 * 48 * 48)
         write_tensors(self.path("big.safetensors"), x=("U8", [samples, 8, 48, 48], x),
@@ -898,20 +883,38 @@ pipeline: {devices: [cpu, cpu], balance: [2, 3], micro_batches: 2, lockstep: tru
 optimizer: {sgd: {lr: 0.001}}
 train: {epochs: 1000}
 """ % samples)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            with self.subTest(signal=number):
-                folder = self.path("run-%d" % number)
-                process = self.start("-o", folder, "big.yaml")
-                self.await_steps(process, folder, 1)
-                self.assertTrue(self.caught(process, number))
-                process.send_signal(number)
-                end = time.monotonic() + PATIENCE
-                while self.caught(process, number) and time.monotonic() < end:
-                    time.sleep(0.001)
-                process.send_signal(number)
+        process = self.start("-o", folder, "big.yaml")
+        self.await_steps(process, folder, 1)
+        return process
+
+    def test_a_second_one_ends_at_once(self):
+        """It comes a second after the first. The process is stopped meanwhile, so that its step does not end."""
+        for first, second in ((signal.SIGINT, signal.SIGINT), (signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGTERM)):
+            with self.subTest(first=first, second=second):
+                folder = self.path("run-%d-%d" % (first, second))
+                process = self.start_long_steps(folder)
+                self.assertTrue(self.caught(process, first) and self.caught(process, second))
+                process.send_signal(first)
+                time.sleep(0.05)
+                process.send_signal(signal.SIGSTOP)
+                time.sleep(1)
+                process.send_signal(second)
+                process.send_signal(signal.SIGCONT)
                 process.communicate(timeout=PATIENCE)
-                self.assertEqual(process.returncode, -number)
+                self.assertEqual(process.returncode, -second)
                 self.assertNotEqual(read_lines(folder)[-1]["event"], "end")
+                self.assertFalse(os.path.exists(os.path.join(folder, "model.safetensors")))
+
+    def test_several_within_milliseconds_are_one(self):
+        """As Slurm sends them when the time of a job is over."""
+        folder = self.path("run")
+        process = self.start_long_steps(folder)
+        for number in (signal.SIGTERM, signal.SIGCONT, signal.SIGTERM, signal.SIGINT):
+            process.send_signal(number)
+            time.sleep(0.005)
+        _, err = process.communicate(timeout=PATIENCE)
+        self.assertEqual((process.returncode, err), (130, ""))
+        self.expect_whole(folder, "interrupted", sum(line["event"] == "step" for line in read_lines(folder)))
 
     def test_an_ignored_signal_stays_ignored(self):
         """As a script's background jobs and nohup want it."""

@@ -647,6 +647,26 @@ class Hangs(Launched):
         self.expect_hung(0)
 
 
+class Deliveries(Launched):
+    """MPI loses a message without a word, as it may when only its own connection breaks. It is said once which process waits for
+    which, and a resumed run reaches the same parameters."""
+
+    config, layers, steps = runs.CONFIG, 8, runs.STEPS
+
+    def test_a_message_of_a_step(self):
+        if not OPTIONS.hang:
+            self.skipTest("no library was named that loses a message")
+        arguments = ["c.yaml", *sets(["pipeline.timeout=1", "train.save_every=1", "pipeline.balance=[4, 4]"])]
+        process = self.launch(self.run_folder, (2, arguments), environment={
+            "LD_PRELOAD": OPTIONS.hang, "GP_HANG_RANK": "1", "GP_HANG_AT": "LOSE 150"})
+        status, said, out = self.end(process)
+        self.assertEqual((status, said), (1, ["process 0 has waited for 1 s for a message of process 1, which has sent it: MPI does "
+                                              "not deliver it; the connection of MPI between the two may be broken"]), out)
+        self.assertTrue(snapshots(self.run_folder))
+        self.run_program("-q", "--resume", *sets(["train.save_every=7"]))
+        self.expect_as_alone()
+
+
 class Starts(Launched):
     """What comes before the processes have met."""
 
@@ -659,6 +679,21 @@ class Starts(Launched):
                 "LD_PRELOAD": OPTIONS.hang, "GP_HANG_RANK": rank, "GP_HANG_AT": "TERM"})
             status, said, out = self.end(process)
             self.assertEqual((status, said), (130, []), out)
+
+    def test_slurm_without_pmi(self):
+        """srun says nothing of PMIx. MPI is not started, and one task speaks."""
+        for rank in (0, 1, 3):
+            said = ("gpipe-train: srun started 4 processes, but does not connect them; with Slurm, try srun --mpi=pmix\n" if rank == 0
+                    else "")
+            self.run_program("-q", status=1, err=said, environment={"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": str(rank)})
+            self.assertFalse(os.path.exists(self.run_folder))
+
+    def test_a_plan_under_slurm(self):
+        """It knows which processes are on one host."""
+        for tasks, hosts in (("2", 1), ("1(x2)", 2)):
+            out, _ = self.run_program("--plan", "--json", environment={
+                "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0", "SLURM_STEP_TASKS_PER_NODE": tasks})
+            self.assertEqual(json.loads(out)["hosts"], hosts)
 
     def test_processes_with_other_arguments(self):
         sentence = ["process 1 was started with other arguments than process 0; all need the same"]
@@ -699,4 +734,4 @@ if __name__ == "__main__":
     if SOME and has_mpi(os.path.abspath(SOME[0])) and not shutil.which("mpirun"):
         print("skipped: there is no mpirun")
         sys.exit(77)
-    main(Bits, Data, BadInput, Faults, Hangs, Starts, WithoutMpi, moments={"type": int, "default": 6}, hang={"type": os.path.abspath}, faults={"type": os.path.abspath})
+    main(Bits, Data, BadInput, Faults, Hangs, Deliveries, Starts, WithoutMpi, moments={"type": int, "default": 6}, hang={"type": os.path.abspath}, faults={"type": os.path.abspath})

@@ -13,6 +13,36 @@ typedef struct findings {
     bool garbage;
 } findings;
 
+/* As process 0 of three hears it, which waits for a message of process 1, and has asked. */
+static void hear_about_messages(const gp_guard_message *its) {
+    gp_deliveries *deliveries = NULL;
+    gp_parcel parcel;
+    gp_delivery_question question;
+    gp_delivery_answer answer;
+    gp_error err = {0};
+    int to;
+    FUZZ_PROMISE(gp_deliveries_create(0, 3, &deliveries, &err) == GP_OK);
+    gp_parcel_init(&parcel);
+    gp_parcel_fill(&parcel, 1, 1, 5, NULL, 100, true);
+    gp_deliveries_begin(deliveries, &parcel);
+    (void)gp_deliveries_ask(deliveries, 1, 1, &to, &question);
+    FUZZ_PROMISE(gp_deliveries_ask(deliveries, 3, 1, &to, &question) && to == 1);
+    if (its->kind == GP_GUARD_ANSWER) {
+        memcpy(&answer, its->text, sizeof answer);
+        for (int i = 0; i < 5; i++) {
+            gp_status status = gp_deliveries_hear(deliveries, its->rank, &answer, 4 + i, 1, &err);
+            FUZZ_PROMISE(status == GP_OK || err.text[0]);
+            if (gp_deliveries_ask(deliveries, 4 + i, 1, &to, &question)) answer.serial = question.serial;
+        }
+    } else {
+        memcpy(&question, its->text, sizeof question);
+        bool good = gp_deliveries_answer(deliveries, its->rank, &question, &answer);
+        FUZZ_PROMISE(!good || (question.count >= 1 && question.count <= GP_DELIVERY_ITEMS && its->rank < 3));
+        FUZZ_PROMISE(!good || question.count == GP_DELIVERY_ITEMS || answer.begun >> question.count == 0);
+    }
+    gp_deliveries_destroy(&deliveries);
+}
+
 static void take(gp_guard_input *input, findings *out) {
     for (gp_guard_message its;;) {
         gp_guard_found found = gp_guard_next(input, &its);
@@ -24,6 +54,11 @@ static void take(gp_guard_input *input, findings *out) {
             gp_guard_read_cause(&its, &cause);
             FUZZ_PROMISE(cause.status != GP_OK && strlen(cause.text) <= its.length && gp_is_printable(cause.text));
         }
+        if (its.kind == GP_GUARD_TIMEOUT) {
+            double seconds = gp_guard_read_timeout(&its);
+            FUZZ_PROMISE(seconds > 0 && seconds <= GP_GUARD_MOST_SECONDS);
+        }
+        if (its.kind == GP_GUARD_ASK || its.kind == GP_GUARD_ANSWER) hear_about_messages(&its);
         unsigned char again[GP_GUARD_ROOM];
         FUZZ_PROMISE(gp_guard_write(again, its.kind, (gp_status)its.status, its.rank, its.text, its.length) ==
                      GP_GUARD_HEADER + its.length);

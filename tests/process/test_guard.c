@@ -183,6 +183,32 @@ static void test_a_silent_process_is_lost(void **state) {
 }
 
 /* Process 1 says goodbye and closes its connection before process 2 does without a word. */
+/* While process 0 measures a profile, the others know no other timeout. */
+static void test_process_0_tells_the_timeout(void **state) {
+    static group all;
+    const double seconds = 0.2;
+    int rank;
+    (void)state;
+    begin(&all, 2, 0);
+    int fake = fake_join(&all.door, 1);
+    end_start(&all, 0);
+    gp_guard_set_timeout(of(&all, 0), LONG);
+    fake_await(fake, GP_GUARD_TIMEOUT, NULL);
+    fake_tell(fake, GP_GUARD_BYE, GP_OK, 1, NULL, 0);
+    end(&all);
+    close(fake);
+
+    listen_for(&all, 2);
+    begin_start(&all, 1);
+    fake = fake_admit(all.listening, &all.door, &rank);
+    end_start(&all, 1);
+    fake_tell(fake, GP_GUARD_TIMEOUT, GP_OK, 0, &seconds, sizeof seconds);
+    expect_cause(of(&all, 1), GP_LOST, "process 0 (host fake, pid 7) has given no sign of life for 0.2 s");
+    end(&all);
+    close(fake);
+    close(all.listening);
+}
+
 static void test_goodbye_is_no_loss(void **state) {
     static group all;
     (void)state;
@@ -211,6 +237,64 @@ static void test_asking_for_the_end_reaches_process_0(void **state) {
     assert_false(gp_guard_is_asked(of(&all, 1)));
     for (int p = 0; p < 3; p++) assert_int_equal(gp_guard_cause(of(&all, p), NULL), GP_OK);
     end(&all);
+}
+
+/* ---- messages of MPI --------------------------------------------------------------------------------------------- */
+
+/* Process 0 passes on what 2 asks 1, and what 1 answers. */
+static void test_a_message_that_mpi_loses_ends_the_run(void **state) {
+    static group all;
+    static gp_parcel sent, received, waits;
+    gp_deliveries *deliveries[3];
+    gp_error err = {0};
+    (void)state;
+    begin(&all, 3, 2);
+    end_start(&all, 0);
+    for (int p = 0; p < 3; p++) {
+        assert_int_equal(gp_deliveries_create(p, 3, &deliveries[p], &err), GP_OK);
+        gp_guard_set_deliveries(of(&all, p), deliveries[p]);
+    }
+    gp_guard_set_timeout(of(&all, 2), 0.5);
+    gp_parcel_fill(&waits, 1, 0, 7, NULL, 100, true); /* what it waits for is not sent */
+    gp_deliveries_begin(deliveries[2], &waits);
+    gp_parcel_fill(&sent, 1, 2, 7, NULL, 100, false);
+    gp_deliveries_begin(deliveries[1], &sent);
+    gp_deliveries_end(deliveries[1], &sent);
+    gp_parcel_fill(&received, 1, 1, 7, NULL, 100, true);
+    gp_deliveries_begin(deliveries[2], &received);
+    for (int p = 0; p < 3; p++)
+        expect_cause(of(&all, p), GP_LOST,
+                     "process 2 has waited for 0 s for a message of process 1, which has sent it: MPI does not deliver "
+                     "it; the connection of MPI between the two may be broken");
+    for (int p = 0; p < 3; p++) assert_false(gp_guard_has_lost(of(&all, p)));
+    end(&all);
+    for (int p = 0; p < 3; p++) gp_deliveries_destroy(&deliveries[p]);
+}
+
+/* Of processes that there are not, and of more messages than there are. */
+static void test_questions_that_no_process_asks(void **state) {
+    static group all;
+    static const gp_delivery_question wrong = {.count = GP_DELIVERY_ITEMS + 1};
+    static const gp_delivery_answer unasked = {.begun = UINT64_MAX};
+    gp_delivery_question right = {.serial = 9, .count = 1};
+    gp_deliveries *deliveries = NULL;
+    gp_error err = {0};
+    (void)state;
+    begin(&all, 2, 0);
+    int fake = fake_join(&all.door, 1);
+    end_start(&all, 0);
+    assert_int_equal(gp_deliveries_create(0, 2, &deliveries, &err), GP_OK);
+    gp_guard_set_deliveries(of(&all, 0), deliveries);
+    for (int rank = 0; rank < 1 << 16; rank += rank < 4 ? 1 : 1 << 14)
+        fake_tell(fake, GP_GUARD_ASK, GP_OK, rank, &wrong, sizeof wrong);
+    fake_tell(fake, GP_GUARD_ANSWER, GP_OK, 0, &unasked, sizeof unasked);
+    fake_tell(fake, GP_GUARD_ASK, GP_OK, 0, &right, sizeof right);
+    fake_await(fake, GP_GUARD_ANSWER, NULL);
+    assert_int_equal(gp_guard_cause(of(&all, 0), NULL), GP_OK);
+    fake_tell(fake, GP_GUARD_BYE, GP_OK, 1, NULL, 0);
+    end(&all);
+    close(fake);
+    gp_deliveries_destroy(&deliveries);
 }
 
 /* ---- process 0 is lost ------------------------------------------------------------------------------------------- */
@@ -354,6 +438,10 @@ static const struct {
     {"a sign of life with a text", {GP_GUARD_BEAT, 0, 1, 0, 1, 0, 0, 0}, 1},
     {"a goodbye with a text", {GP_GUARD_BYE, 0, 1, 0, 1, 0, 0, 0}, 1},
     {"a second HELLO", {GP_GUARD_HELLO, 0, 1, 0, sizeof(gp_guard_hello), 0, 0, 0}, sizeof(gp_guard_hello)},
+    {"a question without its items", {GP_GUARD_ASK, 0, 0, 0, 8, 0, 0, 0}, 8},
+    {"an answer of another length", {GP_GUARD_ANSWER, 0, 0, 0, 8, 0, 0, 0}, 8},
+    {"a timeout of another length", {GP_GUARD_TIMEOUT, 0, 0, 0, 4, 0, 0, 0}, 4},
+    {"a timeout of 0 s", {GP_GUARD_TIMEOUT, 0, 0, 0, 8, 0, 0, 0}, 8},
     {"a HELLO of another length", {GP_GUARD_HELLO, 0, 1, 0, 1, 0, 0, 0}, 1},
 };
 
@@ -490,8 +578,11 @@ int main(void) {
         cmocka_unit_test(test_a_later_watch_is_cancelled),
         cmocka_unit_test(test_a_process_that_ends_without_a_word_is_lost),
         cmocka_unit_test(test_a_silent_process_is_lost),
+        cmocka_unit_test(test_process_0_tells_the_timeout),
         cmocka_unit_test(test_goodbye_is_no_loss),
         cmocka_unit_test(test_asking_for_the_end_reaches_process_0),
+        cmocka_unit_test(test_a_message_that_mpi_loses_ends_the_run),
+        cmocka_unit_test(test_questions_that_no_process_asks),
         cmocka_unit_test(test_process_1_speaks_if_process_0_is_lost),
         cmocka_unit_test(test_process_0_that_comes_back_does_not_say_it_again),
         cmocka_unit_test(test_others_are_turned_away),

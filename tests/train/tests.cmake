@@ -1,4 +1,4 @@
-foreach(name finite metrics progress)
+foreach(name finite metrics opening_check progress)
   gp_test(${name} "unit" 120 gp_train)
 endforeach()
 gp_test(trainer "unit;threads;fault" 300 gp_train)

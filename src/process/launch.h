@@ -1,0 +1,24 @@
+/* The launch: what the environment says of the launcher that started this process (mpirun, srun), before MPI starts.
+ *
+ * The environment is another program's: no number in it is trusted. The main thread. */
+#ifndef GP_PROCESS_LAUNCH_H
+#define GP_PROCESS_LAUNCH_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+
+/* How many processes a launcher has started, and which one this is; 1 and 0: no launcher. */
+void gp_launch_find(int *count, int *rank);
+/* machines[process] as gp_processes_machines has it, as far as the launcher's environment says it. Slurm says how many
+ * processes each host has. Of others: the processes of this host, and as many on each of the others, in their order.
+ * *out is NULL if it says nothing; the caller frees it. */
+GP_MUST_USE gp_status gp_launch_machines(int count, int **out, gp_error *err);
+/* `text`, as Slurm writes it: "2(x3),1" are three hosts with two processes each and one with one. Fills out[process],
+ * `count` of them, each host's processes after one another. False: it says something else. */
+bool gp_launch_read_tasks(const char *text, int count, int *out);
+/* GP_UNSUPPORTED: Slurm started several processes, and offers them no way to find one another. MPI would end them, with
+ * many lines of its own. */
+GP_MUST_USE gp_status gp_launch_check(gp_error *err);
+
+#endif
