@@ -7,6 +7,10 @@ function(gp_cli_test group labels seconds)
   set_tests_properties(cli_${group} PROPERTIES LABELS "cli;${labels}" TIMEOUT ${seconds} SKIP_RETURN_CODE 77)
 endfunction()
 
+# Of what these tests share.
+add_test(NAME cli_runs_itself COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_runs.py)
+set_tests_properties(cli_runs_itself PROPERTIES LABELS "scripts" TIMEOUT 120)
+
 gp_cli_test(usage "unit" 120)
 gp_cli_test(config "unit;machine" 120)
 gp_cli_test(folder "unit" 120)
