@@ -482,8 +482,42 @@ class BadInput(Launched):
         arguments = ["c.yaml", *changes]
         ended, said, out = self.end(self.launch(self.run_folder, (1, arguments), (1, arguments), prefix=hide))
         self.assertEqual((said, ended),
-                         (["process 1: the configuration of process 0:25:5: data/d.safetensors: cannot be opened: No such file "
-                           "or directory"], 1), out)
+                         (["process 1: data.train: data/d.safetensors: cannot be opened: No such file or directory"], 1), out)
+
+    def test_another_configuration_file(self):
+        """Process 1 finds another file of the same name in its folder. A process that finds none goes on."""
+        for folder, more in (("other", "# another line\n"), ("same", ""), ("none", None)):
+            os.makedirs(os.path.join(self.folder, folder), exist_ok=True)
+            if more is not None:
+                with open(os.path.join(self.folder, folder, "c.yaml"), "w") as file:
+                    file.write(self.config + more)
+            arguments = ["c.yaml"]
+            process = self.launch(self.run_folder, (1, arguments), (1, arguments),
+                                  prefix=["sh", "-c", 'cd %s && exec "$@"' % folder, "sh"])
+            status, said, out = self.end(process)
+            with self.subTest(folder=folder):
+                if more:
+                    self.assertEqual((said, status), (["c.yaml: process 1 has another file of this name than process 0; all need "
+                                                       "the same"], 2), out)
+                    self.assertFalse(os.path.exists(self.run_folder))
+                else:
+                    self.assertEqual((said, status), ([], 0), out)
+                    self.expect_equal(self.by_itself([]), self.run_folder)
+                    shutil.rmtree(self.run_folder)
+
+    def test_resumed_with_fewer_devices_than_processes(self):
+        """The snapshot's devices hold, and not those of the file."""
+        self.run_program("-q", *sets(["pipeline.devices=[cpu]", "train={steps: 2, save_every: 2}"]))
+        before = read(os.path.join(self.run_folder, "metrics.jsonl"))
+        ended, said, out = self.end(self.launch(self.run_folder, (2, ["c.yaml", "--resume"])))
+        self.assertEqual((said, ended),
+                         (["c.yaml: pipeline.devices: there are 2 processes, but only 1 worker; start fewer processes, or name "
+                           "more devices; --resume goes on with the devices of the snapshot: to change them, give them with "
+                           "--set pipeline.devices=[…]"], 2), out)
+        self.assertEqual(read(os.path.join(self.run_folder, "metrics.jsonl")), before)
+        status, said, out = self.end(self.launch(self.run_folder, (2, ["c.yaml", "--resume", *sets(["pipeline.devices=[cpu, cpu]",
+                                                                                                      "train.steps=4"])])))
+        self.assertEqual((status, said), (0, []), out)
 
     def test_a_loss_that_is_not_finite(self):
         """The tensor is named, in whichever process it is."""
