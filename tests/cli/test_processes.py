@@ -1,9 +1,10 @@
 """Runs of several processes over MPI, started by mpirun: they end with what a run of one process ends with, say what is
 wrong once, and end in time when a process is lost.
 
-    test_processes.py PROGRAM [--moments N] [--hang LIBRARY] [--faults LIBRARY] [--seed S] [TEST…]
+    test_processes.py PROGRAM [--moments N] [--matrix M] [--matrix-seed T] [--hang LIBRARY] [--faults LIBRARY] [--seed S] [TEST…]
 
-N processes are killed, stopped or told to end at random moments; by default few. The libraries are built from hang.c and faults.c;
+N processes are killed, stopped or told to end at random moments; by default few. M runs are drawn at random, with seed T: always
+the same ones if it is not given. The libraries are built from hang.c and faults.c;
 without them, no worker hangs, and no process stops in a snapshot. Prints its seed. Without MPI in the
 program, only the test of what it says then. Exit status 77: there is no mpirun. Standard library only.
 """
@@ -319,6 +320,64 @@ class Bits(Launched):
         self.assertRegex(out, r"(?m)^        0  none +0 B +[0-9.]+ [KM]iB$")
         self.assertRegex(out, r"(?m)^        1  0, 1 +[0-9.]+ [KM]iB +[0-9.]+ [KM]iB$")
         self.assertRegex(out, r"(?m)^warning      process 0 has no worker; start fewer, or give devices other ranks$")
+
+
+class Matrix(Launched):
+    """Runs drawn at random: stages, replicas of each, schedules, checkpoint modes, lockstep, shards, synchronised batch norm,
+    empty shares, ranks and numbers of processes. Each has the bits of one process without shards, ranks and recomputing."""
+
+    SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2", "zb_v")
+    NORM = 1  # the layer that is a batch norm
+
+    def draw_devices(self, rng, replicas, processes):
+        """The list of devices, half of them with a rank; processes 0: none has."""
+        ranks = [rng.randrange(processes) if processes and rng.random() < 0.5 else None for _ in range(sum(replicas))]
+        names = iter(["cpu" if rank is None else "{cpu: {rank: %d}}" % rank for rank in ranks])
+        return "pipeline.devices=[%s]" % ", ".join("[%s]" % ", ".join(next(names) for _ in range(count)) for count in replicas)
+
+    def draw_sync(self, rng, number, balance, replicas, twice):
+        """Of the replicas of the batch norm's stage; by turns none, all, a group."""
+        stage = next(s for s in range(len(balance)) if sum(balance[: s + 1]) > self.NORM)
+        entries = len(replicas)
+        count = replicas[stage if stage < entries else stage - entries if twice == "interleaved" else 2 * entries - 1 - stage]
+        groups = [n for n in range(2, count + 1) if count % n == 0] or [4]  # without replicas any number is allowed
+        return ("false", "true", str(rng.choice(groups)))[(number + number // 6) % 3]
+
+    def draw(self, rng, number):
+        """What decides the bits; and the replicas."""
+        schedule = self.SCHEDULES[number % 6]
+        entries = 1 + (number + number // 3) % 3
+        replicas = [rng.randint(1, 4) for _ in range(entries)]
+        batch, pieces = rng.randint(5, 25), rng.randint(1, 5)
+        if number % 3 == 1:  # shares 3, 3, 3, 0 of each micro-batch
+            replicas[rng.randrange(entries)], batch, pieces = 4, 9 * rng.randint(1, 2), 0
+        if sum(replicas) == 1:
+            replicas[0] = 2
+        pieces = pieces or batch // 9
+        stages = entries * (2 if schedule in ("interleaved", "zb_v") else 1)
+        cuts = sorted(rng.sample(range(1, 8), stages - 1))
+        balance = [b - a for a, b in zip([0] + cuts, cuts + [8])]
+        optimizer = rng.choice(["{adam: {lr: 0.01}}", "{sgd: {lr: 0.05, momentum: 0.9}, clip_norm: 0.3}",
+                                "{adamw: {lr: 0.01, weight_decay: 0.1}, clip_norm: 1}"])
+        sync = self.draw_sync(rng, number, balance, replicas, schedule)
+        return ["pipeline.schedule=" + schedule, "pipeline.balance=%s" % balance, "data.batch=%d" % batch,
+                "pipeline.micro_batches=%d" % pieces, "model.rules={batch_norm: {sync: %s}}" % sync, "optimizer=" + optimizer], replicas
+
+    def test_random_runs(self):
+        rng = random.Random(OPTIONS.matrix_seed)
+        for number in range(OPTIONS.matrix):
+            common, replicas = self.draw(rng, number)
+            plain = sets([*common, self.draw_devices(rng, replicas, 0), "pipeline.checkpoint=never"])
+            processes = rng.randint(2, min(4, sum(replicas)))
+            more = ["pipeline.checkpoint=" + rng.choice(["never", "except_last", "always"]),
+                    "pipeline.shard_optimizer=" + rng.choice(["true", "false"])]
+            if number % 6 == 0:  # GPipe's only
+                more.append("pipeline.lockstep=" + rng.choice(["true", "false"]))
+            ranked = (number + number // 2) % 2
+            arguments = sets([*common, self.draw_devices(rng, replicas, processes if ranked else 0), *more])
+            with self.subTest(number=number, processes=processes, arguments=arguments):
+                self.expect_equal(self.by_itself(plain), self.together(processes, *arguments))
+            shutil.rmtree(self.single.pop(" ".join(plain), ""), ignore_errors=True)
 
 
 class Data(Launched):
@@ -768,4 +827,6 @@ if __name__ == "__main__":
     if SOME and has_mpi(os.path.abspath(SOME[0])) and not shutil.which("mpirun"):
         print("skipped: there is no mpirun")
         sys.exit(77)
-    main(Bits, Data, BadInput, Faults, Hangs, Deliveries, Starts, WithoutMpi, moments={"type": int, "default": 6}, hang={"type": os.path.abspath}, faults={"type": os.path.abspath})
+    main(Bits, Matrix, Data, BadInput, Faults, Hangs, Deliveries, Starts, WithoutMpi, moments={"type": int, "default": 6},
+         matrix={"type": int, "default": 12}, **{"matrix-seed": {"type": int, "default": 1}}, hang={"type": os.path.abspath},
+         faults={"type": os.path.abspath})
