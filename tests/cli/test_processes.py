@@ -1,11 +1,13 @@
 """Runs of several processes over MPI, started by mpirun: they end with what a run of one process ends with, say what is
 wrong once, and end in time when a process is lost.
 
-    test_processes.py PROGRAM [--moments N] [--matrix M] [--matrix-seed T] [--hang LIBRARY] [--faults LIBRARY] [--seed S] [TEST…]
+    test_processes.py PROGRAM [--moments N] [--matrix M] [--matrix-seed T] [--hang LIBRARY] [--faults LIBRARY]
+                      [--other-version PROGRAM] [--seed S] [TEST…]
 
 N processes are killed, stopped or told to end at random moments; by default few. M runs are drawn at random, with seed T: always
 the same ones if it is not given. The libraries are built from hang.c and faults.c;
-without them, no worker hangs, and no process stops in a snapshot. Prints its seed. Without MPI in the
+without them, no worker hangs, and no process stops in a snapshot. The other program is the same with another number of its
+version. Prints its seed. Without MPI in the
 program, only the test of what it says then. Exit status 77: there is no mpirun. Standard library only.
 """
 
@@ -543,6 +545,65 @@ class BadInput(Launched):
         self.assertEqual((said, ended),
                          (["process 1: data.train: data/d.safetensors: cannot be opened: No such file or directory"], 1), out)
 
+    def refuse_over(self, arguments, prefix, sentence, status=1):
+        """--force, over a run that is there; its files stay. The last process is started with the prefix."""
+        self.run_program("-q", *sets(["train={steps: 2, save_every: 1}"]))
+        def files():
+            return {path: read(path) for path in glob.glob(os.path.join(self.run_folder, "**"), recursive=True)
+                    if os.path.isfile(path)}
+        before = files()
+        self.assertEqual(len(before), 7)
+        arguments = ["c.yaml", "--force", *arguments]
+        ended, said, out = self.end(self.launch(self.run_folder, (1, arguments), (1, arguments), prefix=prefix))
+        self.assertEqual((len(said), ended), (1, status), out)
+        self.assertRegex(said[0], r"\A" + sentence + r"\Z")
+        self.assertEqual(files(), before)
+
+    def test_another_version(self):
+        if not OPTIONS.other_version:
+            self.skipTest("no program of another version was named")
+        own = subprocess.run([OPTIONS.program, "--version"], capture_output=True, text=True).stdout.split()[1]
+        self.refuse_over([], ["sh", "-c", 'shift; exec %s "$@"' % OPTIONS.other_version, "sh"],
+                         "process 1: it runs version 99.1 of the program, but process 0 runs version %s: install the same on all "
+                         "hosts" % re.escape(own))
+
+    def test_replicas_with_another_instruction_set(self):
+        with open("/proc/cpuinfo") as file:
+            if " avx " not in file.read():
+                self.skipTest("this processor has SSE4.1 at most")
+        self.refuse_over(sets(SHARED + ["pipeline.devices=[[cpu, cpu]]"]), ["env", "ONEDNN_MAX_CPU_ISA=SSE41"],
+                         r"process 1: it computes with oneDNN \S+ with SSE4\.1, .*, but process 0 with oneDNN \S+ with .*: "
+                         "replicas of a stage must compute alike")
+
+    def test_a_full_disk(self):
+        """Process 1 cannot write its part of the first snapshot. The run goes on, and its next snapshots are whole."""
+        if not OPTIONS.faults:
+            self.skipTest("no library was named that fills a disk")
+        arguments = ["c.yaml", *sets(["train.save_every=3"])]
+        full = ["env", "LD_PRELOAD=" + OPTIONS.faults, "GP_FAULTS=fail 1 1 28",
+                "GP_FAULTS_FOLDER=" + os.path.join(os.path.realpath(self.run_folder), "snapshots")]
+        status, said, out = self.end(self.launch(self.run_folder, (1, arguments), (1, arguments), prefix=full))
+        self.assertEqual((status, len(said)), (0, 1), out)
+        self.assertRegex(said[0], r"\Awarning: no snapshot was written: process 1: \S+/part-00001-of-00002\.safetensors\S*: "
+                         r"cannot be created: No space left on device; free space on that file system; the run goes on\Z")
+        self.assertEqual([os.path.basename(path) for path in snapshots(self.run_folder)], ["step-00000006", "step-00000008"])
+        self.assertEqual(len(os.listdir(os.path.join(self.run_folder, "snapshots"))), 2)
+        self.expect_equal(self.by_itself(arguments[1:]), self.run_folder)
+
+    def test_replicas_of_two_kinds(self):
+        for devices, sentence in (
+            ("[[cpu, ref]]", "a stage has replicas on cpu and ref: they must be of one kind"),
+            ("[[cpu, {cpu: {threads: 2}}]]", "a stage has replicas with 1 and 2 threads: they must have as many"),
+        ):
+            self.refuse(2, "--set pipeline.devices=%s: pipeline.devices.0: %s" % (devices, sentence),
+                        "--set", "pipeline.devices=" + devices)
+
+    def test_sync_without_replicas(self):
+        """It is allowed, and has no effect."""
+        for sync in ("true", "4"):
+            arguments = sets(["model.rules={batch_norm: {sync: %s}}" % sync])
+            self.expect_equal(self.by_itself([]), self.together(2, *arguments))
+
     def test_another_configuration_file(self):
         """Process 1 finds another file of the same name in its folder. A process that finds none goes on."""
         for folder, more in (("other", "# another line\n"), ("same", ""), ("none", None)):
@@ -788,6 +849,14 @@ class Starts(Launched):
                 "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0", "SLURM_STEP_TASKS_PER_NODE": tasks})
             self.assertEqual(json.loads(out)["hosts"], hosts)
 
+    def test_processes_that_do_not_see_one_another(self):
+        """Another launcher than MPI's: each is alone in its world. Process 0 says it; nothing has been touched."""
+        for rank in ("0", "1"):
+            self.run_program("-q", environment={"MV2_COMM_WORLD_SIZE": "2", "MV2_COMM_WORLD_RANK": rank}, status=1,
+                             err="" if rank == "1" else "gpipe-train: the launcher started 2 processes, but MPI knows 1: they do "
+                             "not see one another; with Slurm, try srun --mpi=pmix\n")
+            self.assertFalse(os.path.exists(self.run_folder))
+
     def test_processes_with_other_arguments(self):
         sentence = ["process 1 was started with other arguments than process 0; all need the same"]
         whole = ["c.yaml"]
@@ -828,5 +897,5 @@ if __name__ == "__main__":
         print("skipped: there is no mpirun")
         sys.exit(77)
     main(Bits, Matrix, Data, BadInput, Faults, Hangs, Deliveries, Starts, WithoutMpi, moments={"type": int, "default": 6},
-         matrix={"type": int, "default": 12}, **{"matrix-seed": {"type": int, "default": 1}}, hang={"type": os.path.abspath},
-         faults={"type": os.path.abspath})
+         matrix={"type": int, "default": 12}, hang={"type": os.path.abspath}, faults={"type": os.path.abspath},
+         **{"matrix-seed": {"type": int, "default": 1}, "other-version": {"type": os.path.abspath}})
