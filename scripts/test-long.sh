@@ -7,7 +7,8 @@
 #   calls      a failure of each call of a run that can fail
 #   mutants    200,000 programs changed at random
 #   kills      200 kills at random moments, and 200 runs for each fault of a system call
-#   processes  50 processes of runs over MPI that are killed, stopped or told to end at random moments
+#   processes  50 processes of runs over MPI that are killed, stopped or told to end at random moments, and 600 runs over MPI
+#              that are drawn at random
 #   sanitized  all runs over MPI, with AddressSanitizer and with ThreadSanitizer; builds them (presets asan, tsan)
 #   hosts      two network namespaces as two hosts, 1 Gbit/s and 1 ms: 50 times the link is cut, or a process is killed or
 #              stopped (root)
@@ -18,7 +19,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-usage() { sed -n '2,18s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '2,19s/^# \{0,1\}//p' "$0"; }
 
 names=() seed=$(date +%Y%m%d) build=build
 while [ $# -gt 0 ]; do
@@ -53,7 +54,7 @@ kills() {
 }
 processes() {
     python3 -B tests/cli/test_processes.py "$build/gpipe-train" --hang "$build/tests/libgp_hang.so" \
-        --faults "$build/tests/libgp_faults.so" --moments 50 --seed "$seed"
+        --faults "$build/tests/libgp_faults.so" --moments 50 --seed "$seed" --matrix 600 --matrix-seed "$seed"
 }
 sanitized() {
     local preset prefix=()

@@ -306,7 +306,8 @@ static gp_status run_together(const gp_options *options, uint64_t task, int laun
         return err->status;
     }
     if (stop) gp_processes_ask_stop(processes); /* it came before there was anyone to ask */
-    gp_status status = rank == 0 ? run_with(options, launched, err) : gp_follow(processes, err);
+    gp_status status = gp_opening_compare_file(processes, options->config, err);
+    if (status == GP_OK) status = rank == 0 ? run_with(options, launched, err) : gp_follow(processes, err);
     gp_processes *its = processes;
     processes = NULL; /* for the handler of signals */
     *says = gp_processes_close(&its, &status, err);

@@ -78,6 +78,10 @@ GP_MUST_USE gp_status gp_yaml_override(gp_yaml_document *document, const char *a
 /* The same for the program itself, which writes resolved values: no message mentions --set. */
 GP_MUST_USE gp_status gp_yaml_put(gp_yaml_document *document, const char *path, const char *value, gp_error *err);
 
+/* From now on messages name a node by its section and its key there, "data.train", and not by file and line: for a
+ * document of which the user has no file. Places that were copied before keep theirs. */
+GP_MUST_USE gp_status gp_yaml_place_by_keys(gp_yaml_document *document, gp_error *err);
+
 /* A second document with the same tree. It borrows the texts and the paths of places: `document` must outlive it. */
 GP_MUST_USE gp_status gp_yaml_copy(const gp_yaml_document *document, gp_yaml_document **out, gp_error *err);
 /* Puts a copy of `value`, which is borrowed as gp_yaml_copy borrows, at `path`. Nodes that are made on the way get

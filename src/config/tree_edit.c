@@ -1,4 +1,5 @@
 /* `--set`: changes the tree at a path. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -213,5 +214,35 @@ gp_status gp_yaml_set(gp_yaml_document *document, gp_yaml *mapping, const char *
     GP_RETURN_IF_FAILED(make_key(&e, key, strlen(key), &added, err));
     GP_RETURN_IF_FAILED(append_slot(&e, mapping, added, &slot, err));
     *slot = value;
+    return GP_OK;
+}
+
+static void place_all(gp_yaml *node, gp_place place) {
+    node->place = place;
+    for (size_t i = 0; node->items && i < gp_yaml_children(node); i++) place_all(node->items[i], place);
+}
+
+/* A key of a section, with its value: "data.train". */
+static gp_status place_key(gp_yaml_document *document, const char *section, const gp_yaml_pair *pair, gp_error *err) {
+    char path[2 * GP_YAML_MAX_KEY + 2];
+    gp_place place = {0};
+    int length = snprintf(path, sizeof path, "%s.%s", section, pair->key->text);
+    GP_RETURN_IF_FAILED(gp_yaml_keep_text(document, path, (size_t)length, &place.path, err));
+    place_all(pair->key, place);
+    place_all(pair->value, place);
+    return GP_OK;
+}
+
+gp_status gp_yaml_place_by_keys(gp_yaml_document *document, gp_error *err) {
+    gp_yaml *root = document->root;
+    if (root) place_all(root, (gp_place){0});
+    for (size_t i = 0; root && root->kind == GP_YAML_MAPPING && i < root->count; i++) {
+        const gp_yaml_pair *section = &root->pairs[i];
+        const gp_place place = {.path = section->key->text};
+        place_all(section->key, place);
+        place_all(section->value, place);
+        for (size_t k = 0; section->value->kind == GP_YAML_MAPPING && k < section->value->count; k++)
+            GP_RETURN_IF_FAILED(place_key(document, place.path, &section->value->pairs[k], err));
+    }
     return GP_OK;
 }

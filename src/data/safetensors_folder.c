@@ -24,6 +24,13 @@ int gp_safetensors_is_folder(const char *path) {
     return stat(path, &about) == 0 && S_ISDIR(about.st_mode) && access(index_path(path, buffer), F_OK) == 0;
 }
 
+gp_status gp_safetensors_check_kind(const char *path, gp_error *err) {
+    struct stat about;
+    if (stat(path, &about) != 0 || !S_ISDIR(about.st_mode) || gp_safetensors_is_folder(path)) return GP_OK;
+    return gp_fail(err, GP_DATA, "%s: is a folder without %s, which says which of its files has which tensor", path,
+                   GP_SAFETENSORS_INDEX);
+}
+
 static gp_status read_index(const char *path, json_t **out, gp_error *err) {
     gp_data_file file = {.fd = -1};
     char *text = NULL;

@@ -30,6 +30,8 @@ GP_MUST_USE gp_status gp_safetensors_open_file(const char *path, gp_safetensors 
 GP_MUST_USE gp_status gp_safetensors_open_folder(const char *path, gp_safetensors *out, gp_error *err);
 /* Whether the path is a folder with an index. */
 int gp_safetensors_is_folder(const char *path);
+/* GP_DATA for a folder without an index. */
+GP_MUST_USE gp_status gp_safetensors_check_kind(const char *path, gp_error *err);
 /* The checksum of a file; of a folder each file's, and the one that the index has of it. */
 GP_MUST_USE gp_status gp_safetensors_check_file(gp_safetensors *file, gp_error *err);
 GP_MUST_USE gp_status gp_safetensors_check_folder(gp_safetensors *folder, gp_error *err);

@@ -6,6 +6,7 @@
 
 gp_status gp_safetensors_open(const char *path, gp_safetensors **out, gp_error *err) {
     gp_safetensors *file = NULL;
+    GP_RETURN_IF_FAILED(gp_safetensors_check_kind(path, err));
     GP_RETURN_IF_FAILED(GP_NEW(&file, 1, err));
     file->file.fd = -1;
     gp_status status = gp_safetensors_is_folder(path) ? gp_safetensors_open_folder(path, file, err)

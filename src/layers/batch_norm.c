@@ -260,7 +260,8 @@ static gp_status refuse_single(const gp_layer *layer, const gp_lowering *lowerin
     if (gp_layer_group(layer, lowering->replicas) > 1)
         return gp_fail(err, GP_CONFIG,
                        "a micro-batch of %lld sample%s leaves one value per channel to a group of replicas that "
-                       "synchronise, and its variance is 0: take a larger batch, fewer micro_batches or larger groups",
+                       "synchronise, and its variance is 0: take a larger batch, fewer micro_batches or larger groups "
+                       "(data.drop_last leaves out a small last mini-batch)",
                        (long long)lowering->shared, lowering->shared == 1 ? "" : "s");
     return gp_fail(err, GP_CONFIG,
                    "a %s of 1 sample has one value per channel, whose variance is 0: take a larger batch or fewer "

@@ -74,17 +74,38 @@ static uint64_t add_processes(uint64_t hash, const gp_plan *plan) {
     return hash;
 }
 
-uint64_t gp_identity_plan(const gp_plan *plan) {
-    uint64_t hash = add_stages(0, plan);
+static uint64_t add_devices(uint64_t hash, const gp_plan *plan) {
     for (int w = 0; w < plan->workers; w++) {
         hash = add_text(hash, plan->devices[w].kind->name);
         hash = add_number(hash, (uint64_t)plan->devices[w].index);
         hash = add_number(hash, (uint64_t)plan->devices[w].threads);
     }
-    if (plan->processes > 1) hash = add_processes(hash, plan);
+    return hash;
+}
+
+static uint64_t add_programs(uint64_t hash, const gp_plan *plan) {
     for (int m = 0; m < plan->mini_count; m++) {
         hash = add_number(hash, (uint64_t)plan->minis[m].samples);
         hash = gp_identity_programs(hash, plan->minis[m].programs);
     }
     return hash;
+}
+
+uint64_t gp_identity_plan(const gp_plan *plan) {
+    uint64_t hash = add_devices(add_stages(0, plan), plan);
+    if (plan->processes > 1) hash = add_processes(hash, plan);
+    return add_programs(hash, plan);
+}
+
+void gp_identity_parts(const gp_plan *plan, uint64_t out[GP_IDENTITY_PARTS]) {
+    out[GP_IDENTITY_STAGES] = add_stages(0, plan);
+    out[GP_IDENTITY_DEVICES] = add_devices(0, plan);
+    out[GP_IDENTITY_PROCESSES] = add_processes(0, plan);
+    out[GP_IDENTITY_PROGRAMS] = add_programs(0, plan);
+}
+
+const char *gp_identity_part_name(gp_identity_part part) {
+    static const char *const names[] = {"the layers of stages", "devices and their threads", "the processes of workers",
+                                        "programs"};
+    return names[part];
 }

@@ -16,4 +16,16 @@ uint64_t gp_identity_programs(uint64_t hash, const gp_programs *programs);
  * mini-batch. Memory and times do not count. */
 uint64_t gp_identity_plan(const gp_plan *plan);
 
+/* Numbers of its parts, so that a message can say which of them differ. */
+typedef enum gp_identity_part {
+    GP_IDENTITY_STAGES,
+    GP_IDENTITY_DEVICES,
+    GP_IDENTITY_PROCESSES,
+    GP_IDENTITY_PROGRAMS,
+    GP_IDENTITY_PARTS
+} gp_identity_part;
+void gp_identity_parts(const gp_plan *plan, uint64_t out[GP_IDENTITY_PARTS]);
+/* "the layers of stages" */
+const char *gp_identity_part_name(gp_identity_part part);
+
 #endif

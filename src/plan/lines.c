@@ -283,14 +283,15 @@ static gp_status refuse_sharers(const gp_plan *plan, int from, int to, gp_error 
 gp_status gp_lines_choose(gp_plan *plan, gp_carrier carrier, gp_error *err) {
     int to = 0, from = gp_plan_processes(plan) > 1 ? find_pair(plan, are_gpus_apart, &to) : -1;
     bool asked = carrier == GP_CARRIER_LINES;
+    char names[2][GP_STAGE_NAME];
     if (from < 0 || carrier == GP_CARRIER_WIRE) return GP_OK;
     const gp_device_kind *kind = device_of(plan, from)->kind;
     bool built = kind->has_lines && kind->has_lines();
     if (!built && asked && plan->processes > 1)
         return gp_fail(err, GP_UNSUPPORTED,
-                       "stages %d and %d are on GPUs of different processes, but this program was built without NCCL: "
-                       "install NCCL, and build again, or use pipeline.transport: mpi",
-                       from, to);
+                       "%s and %s are on GPUs of different processes, but this program was built without NCCL: install "
+                       "NCCL, and build again, or use pipeline.transport: mpi",
+                       gp_stage_name(plan->stages, from, names[0]), gp_stage_name(plan->stages, to, names[1]));
     from = built || asked ? find_pair(plan, has_sharer, &to) : -1;
     if (from >= 0 && asked) return refuse_sharers(plan, from, to, err);
     plan->lines = (built || asked) && from < 0;

@@ -1,6 +1,7 @@
 #include "schedule/stages.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,6 +49,15 @@ const char *gp_part_kind_name(gp_part_kind part) {
 const char *gp_transport_name(gp_transport transport) {
     static const char *const names[] = {"threads", "mpi", "nccl"};
     return names[transport];
+}
+
+char *gp_stage_name(const gp_stages *stages, int stage, char text[GP_STAGE_NAME]) {
+    const gp_stage *its = &stages->stage[stage];
+    if (its->replicas > 1)
+        snprintf(text, GP_STAGE_NAME, "replica %d of stage %d", its->replica, its->number);
+    else
+        snprintf(text, GP_STAGE_NAME, "stage %d", its->number);
+    return text;
 }
 
 static int replicas_of(const gp_stages *stages, int number) {

@@ -156,6 +156,9 @@ const char *gp_edge_kind_name(gp_edge_kind kind);
 const char *gp_collective_kind_name(gp_collective_kind kind);
 const char *gp_part_kind_name(gp_part_kind part);
 const char *gp_transport_name(gp_transport transport);
+enum { GP_STAGE_NAME = 48 };
+/* For messages: "stage 1", or "replica 0 of stage 1" if that stage has replicas. `text` is returned. */
+char *gp_stage_name(const gp_stages *stages, int stage, char text[GP_STAGE_NAME]);
 /* The first replica of the stage of the loss: root of the gathers and broadcasts. */
 static inline int gp_stages_root(const gp_stages *stages) {
     return stages->first[stages->numbers - 1];

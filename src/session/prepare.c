@@ -117,6 +117,19 @@ static gp_link_places places_of(const gp_session *session) {
     return (gp_link_places){session->options.processes, session->process, session->options.machines, session->devices};
 }
 
+/* A resumed run has the devices of its snapshot, whatever the configuration's file says. */
+static gp_status place_workers(gp_session *session, gp_error *err) {
+    const gp_pipeline_config *pipeline = &session->config->pipeline;
+    int processes = session->options.processes;
+    gp_status status = gp_placement_find(pipeline, processes, session->process, err);
+    if (status == GP_OK || !session->options.resumes || processes <= pipeline->device_count) return status;
+    const gp_error cause = *err;
+    return gp_fail(err, cause.status,
+                   "%s; --resume goes on with the devices of the snapshot: to change them, give them with --set "
+                   "pipeline.devices=[…]",
+                   cause.text);
+}
+
 static gp_status find_devices(gp_session *session, gp_error *err) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     GP_RETURN_IF_FAILED(GP_NEW(&session->devices, pipeline->device_count, err));
@@ -125,8 +138,7 @@ static gp_status find_devices(gp_session *session, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_NEW(&session->process, pipeline->device_count, err));
     if (session->options.processes == 0) session->options.processes = gp_placement_processes(pipeline);
     if (session->options.weights) session->options.processes = 1; /* whatever the ranks: one process predicts */
-    if (!session->options.weights)
-        GP_RETURN_IF_FAILED(gp_placement_find(pipeline, session->options.processes, session->process, err));
+    if (!session->options.weights) GP_RETURN_IF_FAILED(place_workers(session, err));
     GP_RETURN_IF_FAILED(number_devices(session, err));
     const gp_link_places places = places_of(session);
     return gp_links_find(pipeline, &places, &session->links, err);

@@ -121,9 +121,11 @@ static gp_status open_session(follower *f, gp_error *err) {
                                         .step = f->opening.phase,
                                         .profiling = GP_PROFILING_NONE};
     GP_RETURN_IF_FAILED(gp_yaml_parse(f->opening.text, strlen(f->opening.text), like.path, &document, err));
+    gp_status status = gp_yaml_place_by_keys(document, err);
+    if (status != GP_OK) gp_yaml_destroy(&document);
+    GP_RETURN_IF_FAILED(status);
     GP_RETURN_IF_FAILED(gp_config_read(&like, &document, true, &config, err));
-    gp_status status =
-        gp_phase_apply(f->phase, gp_config_phase(config, gp_config_changes_until(config, f->opening.phase)), err);
+    status = gp_phase_apply(f->phase, gp_config_phase(config, gp_config_changes_until(config, f->opening.phase)), err);
     if (status != GP_OK) {
         gp_config_destroy(&config);
         return status;

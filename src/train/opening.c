@@ -1,13 +1,60 @@
 #include "train/opening.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/philox.h"
+#include "base/text_file.h"
+#include "config/tree.h"
 #include "plan/identity.h"
 #include "profile/link_times.h"
+
+/* ---- the file of the configuration ------------------------------------------------------------------------------- */
+
+typedef struct seen {
+    uint64_t known; /* 1: the file can be read; else 0 */
+    uint64_t hash;
+} seen;
+
+static seen look_at(const char *path) {
+    char *text = NULL;
+    size_t bytes = 0;
+    gp_error none = {0};
+    if (gp_text_file_read(path, GP_YAML_MAX_BYTES, "a configuration", &text, &bytes, &none) != GP_OK) return (seen){0};
+    const seen its = {1, gp_hash_bytes(0, text, bytes)};
+    free(text);
+    return its;
+}
+
+/* Process 0 receives from all, also after it has found a difference. */
+static gp_status compare_seen(gp_wire *wire, const seen *own, const char *path, const gp_cancel *cancel,
+                              gp_error *err) {
+    int other = 0;
+    seen its;
+    if (wire->rank > 0) return gp_wire_send_now(wire, 0, GP_OPENING_FILE, own, sizeof *own, cancel, err);
+    for (int p = 1; p < wire->processes; p++) {
+        GP_RETURN_IF_FAILED(gp_wire_receive_now(wire, p, GP_OPENING_FILE, &its, sizeof its, cancel, err));
+        if (other == 0 && own->known && its.known && its.hash != own->hash) other = p;
+    }
+    if (other == 0) return GP_OK;
+    return gp_fail(err, GP_CONFIG, "%s: process %d has another file of this name than process 0; all need the same",
+                   path, other);
+}
+
+gp_status gp_opening_compare_file(gp_processes *processes, const char *path, gp_error *err) {
+    const seen own = look_at(path);
+    gp_cancel cancel;
+    GP_RETURN_IF_FAILED(gp_cancel_init(&cancel, err));
+    gp_processes_watch(processes, &cancel);
+    gp_status status = compare_seen(gp_processes_wire(processes), &own, path, &cancel, err);
+    gp_processes_watch(processes, NULL);
+    gp_cancel_fini(&cancel);
+    return status;
+}
+
+/* ---- what process 0 sends ---------------------------------------------------------------------------------------- */
 
 gp_status gp_opening_send(gp_trainer *t, gp_error *err) {
     const gp_session *session = t->session;
@@ -122,6 +169,7 @@ gp_status gp_phase_send(gp_trainer *t, gp_error *err) {
     if (!t->options->processes) return GP_OK;
     GP_RETURN_IF_FAILED(GP_NEW(&its, 1, err));
     its->identity = gp_identity_plan(session->plan);
+    gp_identity_parts(session->plan, its->parts);
     its->count = session->plan->stages->numbers;
     memcpy(its->layers, session->layers, (size_t)its->count * sizeof *its->layers);
     gp_status status = gp_processes_tell(t->options->processes, GP_OPENING_PHASE, its, sizeof *its, err);
@@ -140,17 +188,32 @@ static bool has_replicas(const gp_plan *plan) {
     return false;
 }
 
+/* The parts in which they differ, as far as these can be told apart. */
+static gp_status refuse_plan(const gp_phase *phase, const gp_opening *opening, const gp_plan *plan,
+                             const char *libraries, gp_error *err) {
+    uint64_t own[GP_IDENTITY_PARTS];
+    char differ[200] = "";
+    size_t used = 0;
+    gp_identity_parts(plan, own);
+    for (int p = 0; p < GP_IDENTITY_PARTS; p++)
+        if (own[p] != phase->parts[p])
+            used += (size_t)snprintf(differ + used, sizeof differ - used, "%s%s", used ? ", " : "; they differ in ",
+                                     gp_identity_part_name((gp_identity_part)p));
+    bool alike = strcmp(libraries, opening->libraries) == 0;
+    return gp_fail(
+        err, GP_INTERNAL,
+        "it made another plan than process 0 from the same configuration%s%s%s%s%s; do all hosts have the same "
+        "program and processors?",
+        differ, alike ? "" : "; it computes with ", alike ? "" : libraries, alike ? "" : ", but process 0 with ",
+        alike ? "" : opening->libraries);
+}
+
 gp_status gp_phase_check(const gp_phase *phase, const gp_opening *opening, const gp_plan *plan, gp_error *err) {
     char libraries[GP_LIBRARIES_TEXT];
-    uint64_t own = gp_identity_plan(plan);
     gp_device_libraries(plan->devices, plan->workers, libraries);
     if (has_replicas(plan) && strcmp(libraries, opening->libraries) != 0)
         return gp_fail(err, GP_UNSUPPORTED,
                        "it computes with %s, but process 0 with %s: replicas of a stage must compute alike", libraries,
                        opening->libraries);
-    if (own == phase->identity) return GP_OK;
-    return gp_fail(err, GP_INTERNAL,
-                   "it made another plan (%016" PRIx64 ") than process 0 (%016" PRIx64
-                   ") from the same configuration; do all hosts have the same program and processors?",
-                   own, phase->identity);
+    return gp_identity_plan(plan) == phase->identity ? GP_OK : refuse_plan(phase, opening, plan, libraries, err);
 }

@@ -12,7 +12,11 @@
 #include "train/trainer_internal.h"
 
 /* Tags of messages before a run. */
-enum { GP_OPENING_HEAD, GP_OPENING_TEXT, GP_OPENING_PHASE, GP_OPENING_EXPECTED, GP_OPENING_LINKS };
+enum { GP_OPENING_HEAD, GP_OPENING_TEXT, GP_OPENING_PHASE, GP_OPENING_EXPECTED, GP_OPENING_LINKS, GP_OPENING_FILE };
+
+/* All processes, before anything else: each looks for the configuration's file. GP_CONFIG, in process 0: another one
+ * has a file of that name with other bytes. One that has no such file, or cannot read it, needs none. */
+GP_MUST_USE gp_status gp_opening_compare_file(gp_processes *processes, const char *path, gp_error *err);
 
 /* Process 0, after its configuration is resolved. Nothing for a run that is alone. */
 GP_MUST_USE gp_status gp_opening_send(gp_trainer *t, gp_error *err);

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "device/device.h"
+#include "plan/identity.h"
 #include "schedule/order.h"
 #include "settings/config.h"
 #include "store/folder.h"
@@ -39,7 +40,7 @@ typedef struct gp_opening {
 
 /* The plan of one configuration. */
 typedef struct gp_phase {
-    uint64_t identity;
+    uint64_t identity, parts[GP_IDENTITY_PARTS];
     int count;
     int64_t layers[GP_MAX_STAGES]; /* per stage */
 } gp_phase;

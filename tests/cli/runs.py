@@ -130,6 +130,22 @@ class Runs(unittest.TestCase):
         self.assertLessEqual(len(os.listdir(os.path.join(self.run_folder, "snapshots"))), self.keep)
 
 
+def select(cases, names, parser):
+    """The tests of these names, `test` or `Class.test`; without names, all. A name that no class has is refused, so that a
+    misspelt test does not pass."""
+    loader = unittest.defaultTestLoader
+    if not names:
+        return unittest.TestSuite(loader.loadTestsFromTestCase(case) for case in cases)
+    suite = unittest.TestSuite()
+    for name in names:
+        of, _, test = name.rpartition(".")
+        found = [case for case in cases if of in ("", case.__name__) and test in loader.getTestCaseNames(case)]
+        if not found:
+            parser.error('there is no test "%s"; the classes are %s' % (name, ", ".join(case.__name__ for case in cases)))
+        suite.addTests(case(test) for case in found)
+    return suite
+
+
 def main(*cases, **more):
     """Runs the tests of these classes; `more`: options beside --seed, as argparse takes them."""
     parser = argparse.ArgumentParser()
@@ -140,9 +156,4 @@ def main(*cases, **more):
     parser.add_argument("tests", nargs="*")
     parser.parse_intermixed_args(namespace=OPTIONS)
     print("seed %d" % OPTIONS.seed, flush=True)
-    loader = unittest.defaultTestLoader
-    if OPTIONS.tests:
-        suite = unittest.TestSuite(case(name) for case in cases for name in OPTIONS.tests if hasattr(case, name))
-    else:
-        suite = unittest.TestSuite(loader.loadTestsFromTestCase(case) for case in cases)
-    sys.exit(not unittest.TextTestRunner(verbosity=2).run(suite).wasSuccessful())
+    sys.exit(not unittest.TextTestRunner(verbosity=2).run(select(cases, OPTIONS.tests, parser)).wasSuccessful())

@@ -641,6 +641,37 @@ class Replicas(Group):
         self.assertIn("replicas     of each stage: 2, 1; below, each replica is a stage of its own\n", out)
         self.assertRegex(out, r"  scatter     gradients of replicas +0 … 1 ")
 
+    def test_policies_of_megdet(self):
+        """configs/megdet.yaml has what docs/replicas.md says. It plans on CPUs, and a small model trains with the rates of both
+        policies."""
+        config, page = (os.path.join(HERE, "../..", path) for path in ("configs/megdet.yaml", "docs/replicas.md"))
+        with open(config) as file:
+            text = file.read()
+        with open(page) as file:
+            normal, long = re.search(r"its \*normal\* policy is:\n\n```yaml\n(.*?)```.*?"
+                                     r"```yaml\n +lr_schedule: (.*?)\n```", file.read(), re.S).groups()
+        self.assertEqual(normal[normal.index("optimizer:"):], text[text.index("optimizer:"):])
+        for key in ("rules", "batch", "pipeline"):
+            value = re.search(r"\b%s: ({[^\n]*?}|\d+)[} ]*(#.*)?$" % key, normal, re.M)[1]
+            self.assertIn("%s: %s" % (key, value), text)
+        out = self.expect(["--plan", "--processors", "64", "--set", "pipeline.devices=[cpu]", config], 0).out
+        self.assertIn("replicas     of each stage: 64; ", out)
+        self.assertIn("mini-batches training   256 samples: 1 micro-batch of 256\n", out)
+        self.assertRegex(out, r"batch norm of replicas, in passes ")
+        small = ["--set", "model={input: {shape: [1, 4, 4]}, layers: [conv: {out: 2, kernel: 3}, batch_norm, flatten, linear: 3], "
+                          "loss: cross_entropy, rules: {batch_norm: {sync: 2}}}", "--set", "pipeline={devices: [cpu], replicas: 4}",
+                 "--set", "data={train: {synthetic: {samples: 32, seed: 1}}, batch: 8}"]  # 4 steps in an epoch
+        for epochs, drops, more in ((11, {8: 0.1, 10: 0.1}, []),
+                                    (18, {11: 0.1, 14: 0.1, 17: 0.5}, ["--set", "optimizer.lr_schedule=" + long,
+                                                                       "--set", "train={epochs: 18}"])):
+            folder = self.path("policy-%d" % epochs)
+            self.expect(["-q", "-o", folder, *small, *more, config], 0)
+            rates = [0.32 * (0.0625 + 0.9375 * step / 4) for step in (1, 2, 3, 4)]
+            for epoch in range(1, epochs):
+                rates += [rates[-1] * drops.get(epoch, 1)] * 4
+            found = [line["lr"] for line in read_lines(folder) if line["event"] == "step"]
+            self.assertEqual([float("%.6g" % rate) for rate in found], [float("%.6g" % rate) for rate in rates])
+
     def test_links(self):
         """Bytes on each link of a plan; a run has the same bits with them."""
         links = ("{processes: 4, processes_per_host: 2, host: {latency: 20 us, bandwidth: 10 GB/s}, "

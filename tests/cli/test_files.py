@@ -428,10 +428,10 @@ class Special(Files):
             what = "is a directory, not a file" if kind == "folder" else "is not a regular file"
             opened = "cannot be opened: No such device or address"
             self.refused(["x"], "x: " + (opened if kind == "socket" else what))
-            self.refused(["--set", "data.train.tensors=x", "c.yaml"], "--set data.train.tensors=x: x: %s" % (
-                opened if kind == "socket" else "is not a regular file"), 1)
-            self.refused(["--set", "train.init=x", "c.yaml"], "--set train.init=x: x: %s" % (
-                opened if kind == "socket" else "is not a regular file"), 1)
+            what = {"socket": opened, "folder": "is a folder without model.safetensors.index.json, which says which of its files "
+                    "has which tensor"}.get(kind, "is not a regular file")
+            for key in ("data.train.tensors", "train.init"):
+                self.refused(["--set", key + "=x", "c.yaml"], "--set %s=x: x: %s" % (key, what), 1)
             for option in (["--profile", "x", "c.yaml"], ["--simulate", "x"]):
                 done = self.balance(*option)
                 self.assertNotEqual(done.returncode, 0)

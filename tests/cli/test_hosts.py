@@ -92,18 +92,18 @@ class Hosts(Launched):
         if link:
             cls.addClassCleanup(link.communicate)
 
-    def launch(self, folder, *parts, prefix=()):
+    def launch(self, folder, *parts, prefix=(), environment=None):
         """One process on each host."""
         (processes, arguments), = parts
-        return self.start_program(OPTIONS.program, processes, ["-q", "-o", folder, *arguments])
+        return self.start_program(OPTIONS.program, processes, ["-q", "-o", folder, *arguments], environment)
 
-    def start_program(self, program, processes, arguments):
+    def start_program(self, program, processes, arguments, environment=None):
         options = ["--mca", "plm_rsh_agent", self.agent, "--mca", "oob_tcp_if_include", NETWORK, "--mca", "btl_tcp_if_include", NETWORK,
                    "--mca", "btl", "tcp,self", "--host", ",".join(NAMES), "-np", str(processes), "--bind-to", "none", "-x", "XDG_CACHE_HOME"]
         command = ["ip", "netns", "exec", NAMES[0], "unshare", "-u", "sh", "-c", 'hostname %s; exec "$@"' % NAMES[0], "sh", "mpirun",
                    *options, program, *arguments]
         process = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                   text=True, env={**os.environ, **test_processes.LAUNCHER, "XDG_CACHE_HOME": self.cache()})
+                                   text=True, env={**os.environ, **test_processes.LAUNCHER, "XDG_CACHE_HOME": self.cache(), **(environment or {})})
         self.addCleanup(self.finish, process)
         return process
 

@@ -7,6 +7,10 @@ function(gp_cli_test group labels seconds)
   set_tests_properties(cli_${group} PROPERTIES LABELS "cli;${labels}" TIMEOUT ${seconds} SKIP_RETURN_CODE 77)
 endfunction()
 
+# Of what these tests share.
+add_test(NAME cli_runs_itself COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_runs.py)
+set_tests_properties(cli_runs_itself PROPERTIES LABELS "scripts" TIMEOUT 120)
+
 gp_cli_test(usage "unit" 120)
 gp_cli_test(config "unit;machine" 120)
 gp_cli_test(folder "unit" 120)
@@ -70,7 +74,13 @@ else()
   # Only the headers: the program brings oneDNN itself.
   target_include_directories(gp_hang SYSTEM PRIVATE $<TARGET_PROPERTY:DNNL::dnnl,INTERFACE_INCLUDE_DIRECTORIES>)
   target_link_libraries(gp_hang PRIVATE gp_options gp_warnings ${CMAKE_DL_LIBS})
-  set(processes --hang $<TARGET_FILE:gp_hang> ${faults})
+  # The program, of another version: its own object stands in for that of the library. tests/gpu renames main of that source.
+  add_executable(gp_other_version ${PROJECT_SOURCE_DIR}/src/cli/gpipe_train.c ${PROJECT_SOURCE_DIR}/src/cli/options.c
+                                  ${PROJECT_SOURCE_DIR}/src/cli/words.c ${PROJECT_SOURCE_DIR}/src/cli/process.c
+                                  ${PROJECT_SOURCE_DIR}/src/train/opening_check.c)
+  target_compile_options(gp_other_version PRIVATE -Umain -UGP_VERSION "-DGP_VERSION=\"99.1\"")
+  target_link_libraries(gp_other_version PRIVATE gp_train gp_warnings)
+  set(processes --hang $<TARGET_FILE:gp_hang> --other-version $<TARGET_FILE:gp_other_version> ${faults})
 endif()
 add_test(NAME cli_processes COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_processes.py
                                     $<TARGET_FILE:gpipe-train> ${processes})

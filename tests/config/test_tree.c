@@ -382,6 +382,31 @@ static void loads_regular_files_only(void **state) {
     unlink(in_folder("fifo"));
 }
 
+/* Sections and their keys have paths of their own; what is deeper has that of its key. */
+static void places_by_keys(void **state) {
+    static const char *const paths[][2] = {{"data", "data"},
+                                           {"data.train", "data.train"},
+                                           {"data.train.tensors", "data.train"},
+                                           {"model.layers.0.conv", "model.layers"},
+                                           {"list", "list"},
+                                           {"list.1", "list"},
+                                           {"number", "number"}};
+    (void)state;
+    gp_yaml_document *d = parse("data: {train: {tensors: f}}\nmodel:\n  layers: [conv: 3]\nlist: [1, 2]\nnumber: 3\n");
+    assert_int_equal(gp_yaml_place_by_keys(d, &err), GP_OK);
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        const gp_yaml *node = gp_yaml_find(d, paths[i][0]);
+        assert_string_equal(node->place.path, paths[i][1]);
+        assert_int_equal(node->place.line, 0);
+    }
+    assert_string_equal(gp_yaml_key(gp_yaml_find(d, "data"), "train")->place.path, "data.train");
+    assert_null(gp_yaml_root(d)->place.path);
+    assert_int_equal(gp_fail_at(&err, GP_CONFIG, gp_yaml_find(d, "data.train.tensors")->place, "f: is missing"),
+                     GP_CONFIG);
+    assert_string_equal(err.text, "data.train: f: is missing");
+    gp_yaml_destroy(&d);
+}
+
 /* ---- overrides --------------------------------------------------------------------------------------------------- */
 
 static void overrides_anything(void **state) {
@@ -645,6 +670,7 @@ int main(void) {
         cmocka_unit_test(writes_the_worst_key),
         cmocka_unit_test(writes_for_people),
         cmocka_unit_test(says_where_it_cannot_write),
+        cmocka_unit_test(places_by_keys),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

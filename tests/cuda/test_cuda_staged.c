@@ -381,7 +381,7 @@ static void lines_that_cannot_be_are_refused(void **state) {
     recorder_begin(&(recorder_options){RECORDER_LAZY, 0, TEAM_GPUS, -1, -1, 0, 0, 0});
     expect_refusal(
         &pair_of_gpus, &without,
-        "stages 0 and 1 are on GPUs of different processes, but this program was built without NCCL: install "
+        "stage 0 and stage 1 are on GPUs of different processes, but this program was built without NCCL: install "
         "NCCL, and build again, or use pipeline.transport: mpi");
     expect_refusal(&settings[SHARED], &gp_cuda_kind,
                    "workers 0 and 3 share cuda:0, and exchange messages with other processes: give each of them a GPU "

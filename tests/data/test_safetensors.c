@@ -232,8 +232,9 @@ static void broken_lengths(void **state) {
     fixture_write(path, "1234567", 7);
     fixture_expect(gp_safetensors_open(path, &file, &err), GP_DATA, &err, path,
                    ": offset 0: the file has 7 bytes, too few for a safetensors header");
-    fixture_expect(gp_safetensors_open(fixture_folder, &file, &err), GP_DATA, &err, fixture_folder,
-                   ": is not a regular file");
+    fixture_expect(
+        gp_safetensors_open(fixture_folder, &file, &err), GP_DATA, &err, fixture_folder,
+        ": is a folder without model.safetensors.index.json, which says which of its files has which tensor");
     path = fixture_path("missing");
     fixture_expect(gp_safetensors_open(path, &file, &err), GP_DATA, &err, path,
                    ": cannot be opened: No such file or directory");

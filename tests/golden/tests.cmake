@@ -2,7 +2,7 @@ gp_test(golden "unit;machine" 60 gp_layers gp_ref gp_cpu gp_data)
 target_sources(test_golden PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/layers/lowered_runner.c)
 gp_test(golden_grids "unit;machine" 60 gp_layers gp_ref gp_cpu gp_data)
 target_sources(test_golden_grids PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/layers/lowered_runner.c)
-gp_test(golden_replica_norms "unit;threads" 120 gp_pipeline gp_ref gp_data)
+gp_test(golden_replica_norms "unit;threads" 120 gp_pipeline gp_ref gp_cpu gp_data)
 target_sources(test_golden_replica_norms PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/pipeline/harness.c)
 
 add_test(NAME golden_training COMMAND python3 ${CMAKE_CURRENT_LIST_DIR}/test_training.py $<TARGET_FILE:gpipe-train>)

@@ -68,8 +68,14 @@ void harness_plan(harness *h, const harness_options *options) {
         .size_count = count,
     };
     for (int n = 0; n < h->graph->node_count; n++) keeps[n] = options->keeps >> n % 64 & 1;
-    must(gp_plan_create(&request, &h->plan, &err), &err);
+    gp_status status = gp_plan_create(&request, &h->plan, &err);
     free(keeps);
+    if (options->refused) {
+        if (status == GP_OK || strncmp(err.text, options->refused, strlen(options->refused)) != 0)
+            fail_msg("expected \"%s\", but: %s", options->refused, err.text);
+        return;
+    }
+    must(status, &err);
     assert_true(gp_shape_elements(h->graph->values[GP_VALUE_INPUT].shape, &h->input_elements));
     const gp_layer *loss = h->graph->nodes[h->graph->node_count - 1].layer;
     assert_true(gp_shape_elements(loss->output, &h->target_elements));

@@ -44,6 +44,7 @@ typedef struct harness_options {
     int processes, rank;                /* 0: one */
     const int *process;                 /* [worker] */
     gp_carrier carrier;
+    const char *refused; /* the plan must be refused, by a sentence that begins so; NULL: it is made */
 } harness_options;
 
 typedef struct harness {

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -28,6 +29,15 @@ void replicas_must(gp_status status, const gp_error *err) {
     if (status != GP_OK) fail_msg("%s", err->text);
 }
 
+/* In place: the floats lie at the beginning. */
+static void widen(double *values, int64_t count) {
+    for (int64_t i = count; i-- > 0;) {
+        float value;
+        memcpy(&value, (const char *)values + (size_t)i * sizeof value, sizeof value);
+        values[i] = (double)value;
+    }
+}
+
 replicas_results replicas_train(const harness_options *options, int steps) {
     harness h;
     gp_error err = {0};
@@ -49,6 +59,7 @@ replicas_results replicas_train(const harness_options *options, int steps) {
         out.values = realloc(out.values, (size_t)(out.count + elements) * sizeof(double));
         assert_non_null(out.values);
         replicas_must(gp_run_read(h.run, &(gp_tensor_copy){p, -1, out.values + out.count}, 1, &err), &err);
+        if (h.plan->types.master == GP_F32) widen(out.values + out.count, elements);
         out.count += elements;
     }
     harness_end(&h);

@@ -1,6 +1,7 @@
 /* Replicas of stages. What a share of a micro-batch finds does not depend on where it is computed: parameters,
  * optimizer states and losses have the same bits for all cuts, schedules and modes with the same shares. And they are,
  * within rounding, what one worker finds with micro-batches as large as the shares. */
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -225,6 +226,33 @@ static void uneven_shares_find_the_same(void **state) {
     }
 }
 
+/* Without batch norm, in f32 on the CPU: the gradient of a bias is a sum in f64. One worker adds it to those of earlier
+ * micro-batches before it rounds; a replica rounds the sum of its share first. All else is added in one order. */
+static void shares_on_the_cpu_are_like_micro_batches_within_rounding(void **state) {
+    (void)state;
+    static const replicas_layout alone = {1, {9}, {1}},
+                                 cuts[] = {{1, {9}, {4}}, {2, {4, 5}, {4, 4}}, {3, {2, 3, 4}, {4, 4, 4}}};
+    const double bound = 4 * FLT_EPSILON;
+    harness_options options = replicas_options(network_vectors, &alone);
+    options.kind = &gp_cpu_kind;
+    options.real = GP_F32;
+    options.schedule = (gp_schedule){.kind = GP_SCHEDULE_1F1B};
+    options.micro_batches = 4;
+    replicas_results expected = replicas_train(&options, 3);
+    options.micro_batches = 1;
+    for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++) {
+        options.stages = cuts[c].stages, options.layers = cuts[c].layers, options.replicas = cuts[c].replicas;
+        replicas_results found = replicas_train(&options, 3);
+        assert_int_equal(found.count, expected.count);
+        for (int64_t i = 0; i < found.count; i++)
+            if (!(fabs(found.values[i] - expected.values[i]) <= bound))
+                fail_msg("layout %zu: value %lld is %.9g, not %.9g", c, (long long)i, found.values[i],
+                         expected.values[i]);
+        free(found.values);
+    }
+    free(expected.values);
+}
+
 /* ---- empty shares ------------------------------------------------------------------------------------------------ */
 
 /* One micro-batch, of which each replica has a share, is for one worker as many micro-batches: with the same bits,
@@ -414,6 +442,7 @@ int main(void) {
         cmocka_unit_test(who_comes_first_changes_no_bit),
         cmocka_unit_test(shares_are_like_micro_batches),
         cmocka_unit_test(uneven_shares_find_the_same),
+        cmocka_unit_test(shares_on_the_cpu_are_like_micro_batches_within_rounding),
         cmocka_unit_test(empty_shares_are_no_terms),
         cmocka_unit_test(empty_shares_change_no_bit_of_another_cut),
         cmocka_unit_test(empty_shares_change_no_bit_of_another_schedule),
