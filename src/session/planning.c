@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "plan/lines.h"
 
 enum { MOST_SIZES = 6 };
 
@@ -116,7 +117,7 @@ static gp_status request_balance(const gp_session *session, const gp_plan_choice
     return GP_OK;
 }
 
-gp_status gp_planning_make(const gp_session *session, const gp_plan_choice *with, int64_t *layers, gp_plan **out,
+static gp_status make_plan(const gp_session *session, const gp_plan_choice *with, int64_t *layers, gp_plan **out,
                            char missing[GP_ERROR_TEXT], gp_error *err) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     requested to;
@@ -129,6 +130,26 @@ gp_status gp_planning_make(const gp_session *session, const gp_plan_choice *with
     GP_RETURN_IF_FAILED(request_balance(session, with, &to, &request, err));
     gp_status status = gp_balance_find(&request, layers, out, missing, err);
     gp_balancing_costs_fini(&to.costs);
+    return status;
+}
+
+/* Whether the GPUs of this process can have all lines that the plan needs. */
+static gp_status check_lines(const gp_plan *plan, gp_error *err) {
+    gp_lines *lines = NULL;
+    gp_status status = gp_lines_numbers(plan) > 0 ? gp_lines_create(plan, &lines, err) : GP_OK;
+    gp_lines_destroy(&lines);
+    return status;
+}
+
+gp_status gp_planning_make(const gp_session *session, const gp_plan_choice *with, int64_t *layers, gp_plan **out,
+                           char missing[GP_ERROR_TEXT], gp_error *err) {
+    gp_plan *plan = NULL;
+    GP_RETURN_IF_FAILED(make_plan(session, with, layers, &plan, missing, err));
+    gp_status status = check_lines(plan, err);
+    if (status == GP_OK)
+        *out = plan;
+    else
+        gp_plan_destroy(&plan);
     return status;
 }
 
