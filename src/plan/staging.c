@@ -129,7 +129,7 @@ static size_t peers_bytes(const gp_plan *plan, int stage) {
     int first = gp_stages_group(plan->stages, stage), count = 0;
     for (int s = first; s < first + plan->stages->stage[stage].group; s++)
         count += gp_plan_route(plan, s, stage) == GP_ROUTE_WIRE;
-    return gp_size_times(gp_staging_of_peer(plan, stage), (size_t)(BUFFERS * count));
+    return gp_size_times(gp_staging_of_peer(plan, stage), BUFFERS * (size_t)count);
 }
 
 gp_status gp_staging_bytes(const gp_plan *plan, size_t *out, gp_error *err) {
