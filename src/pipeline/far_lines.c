@@ -66,7 +66,7 @@ gp_status gp_far_lines_open(gp_run *run, gp_error *err) {
     if (!block) return gp_fail(err, GP_MEMORY, "out of memory: lines");
     gp_far_lines *its = run->lines = memset(block, 0, sizeof *its);
     gp_signal_init(&its->turn);
-    GP_RETURN_IF_FAILED(gp_lines_create(run->plan, &its->plan, err));
+    GP_RETURN_IF_FAILED(gp_lines_create(run->plan, run->plan->rank, &its->plan, err));
     GP_RETURN_IF_FAILED(GP_NEW(&its->ends, its->plan->line_count, err));
     GP_RETURN_IF_FAILED(GP_NEW(&its->open, run->plan->workers, err));
     for (int l = 0; l < its->plan->line_count; l++) atomic_init(&its->ends[l].line, NULL);

@@ -43,12 +43,13 @@ uint32_t gp_lines_numbers(const gp_plan *plan) {
 
 /* ---- flows ------------------------------------------------------------------------------------------------------- */
 
-static bool concerns(const gp_plan *plan, int from, int to) {
-    return gp_plan_has_line(plan, from, to) && (!gp_plan_stage_is_far(plan, from) || !gp_plan_stage_is_far(plan, to));
-}
-
 static int worker_of(const gp_plan *plan, int stage) {
     return plan->stage[stage].worker;
+}
+
+static bool concerns(const gp_plan *plan, int process, int from, int to) {
+    bool own = plan->process[worker_of(plan, from)] == process || plan->process[worker_of(plan, to)] == process;
+    return own && gp_plan_has_line(plan, from, to);
 }
 
 /* The messages that an instruction of a worker sends, or receives, of flows between these two workers. */
@@ -220,7 +221,7 @@ static gp_status check_worker(const gp_plan *plan, const gp_lines *its, int work
 
 static gp_status check_workers(const gp_plan *plan, const gp_lines *its, gp_error *err) {
     for (int w = 0; w < plan->workers; w++)
-        if (!gp_plan_worker_is_far(plan, w)) GP_RETURN_IF_FAILED(check_worker(plan, its, w, err));
+        if (plan->process[w] == its->process) GP_RETURN_IF_FAILED(check_worker(plan, its, w, err));
     return GP_OK;
 }
 
@@ -320,7 +321,7 @@ typedef struct numbering {
 /* If it concerns this process. */
 static gp_status number_flow(const gp_plan *plan, gp_lines *its, gp_flow flow, uint32_t number, numbering *numbers,
                              gp_error *err) {
-    if (!concerns(plan, flow.from, flow.to)) return GP_OK;
+    if (!concerns(plan, its->process, flow.from, flow.to)) return GP_OK;
     GP_RETURN_IF_FAILED(GP_GROW(&numbers->items, &numbers->capacity, its->flow_count + 1, err));
     GP_RETURN_IF_FAILED(GP_GROW(&its->flows, &its->flow_capacity, its->flow_count + 1, err));
     numbers->items[its->flow_count] = number;
@@ -396,9 +397,10 @@ static gp_status find_lines(const gp_plan *plan, gp_lines *its, gp_error *err) {
     return status == GP_OK ? check_workers(plan, its, err) : status;
 }
 
-gp_status gp_lines_create(const gp_plan *plan, gp_lines **out, gp_error *err) {
+gp_status gp_lines_create(const gp_plan *plan, int process, gp_lines **out, gp_error *err) {
     gp_lines *its = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&its, 1, err));
+    its->process = process;
     gp_status status = find_lines(plan, its, err);
     if (status != GP_OK) {
         gp_lines_destroy(&its);

@@ -51,6 +51,7 @@ typedef struct gp_line_plan {
 typedef struct gp_lines {
     int *of_edge;  /* [edge] its flow; −1: no line carries it, or none of this process */
     int *first;    /* [collective], one more at the end: flows first[c] … first[c+1]−1 are of collective c */
+    int process;   /* whose lines they are */
     int exchanges; /* flows from here on are those of exchanges */
     gp_flow *flows;
     gp_line_plan *lines; /* rising numbers */
@@ -58,9 +59,9 @@ typedef struct gp_lines {
     size_t flow_capacity, line_capacity;
 } gp_lines;
 
-/* Of the workers of this process. GP_UNSUPPORTED: programs of a file that receive on an edge in another order than they
+/* Of the workers of a process. GP_UNSUPPORTED: programs of a file that receive on an edge in another order than they
  * send; a GPU with too many lines. */
-GP_MUST_USE gp_status gp_lines_create(const gp_plan *plan, gp_lines **out, gp_error *err);
+GP_MUST_USE gp_status gp_lines_create(const gp_plan *plan, int process, gp_lines **out, gp_error *err);
 void gp_lines_destroy(gp_lines **lines);
 /* The flow of exchanges from one stage to another; −1: none. */
 int gp_lines_exchange(const gp_lines *lines, int from, int to);

@@ -9,6 +9,8 @@
 static const double quiet = 1;    /* seconds without a movement, after which it asks */
 static const double most = 0.5;   /* seconds that count between two answers: either process may have been stopped */
 static const double rate = 1.0e6; /* bytes in a second that any network carries */
+static const double rest = 0.25;  /* seconds between two rounds of questions that found nothing begun, at first */
+enum { RESTS = 10 };              /* later ones are longer: up to this part of the timeout */
 
 /* How many messages of one process, tag and direction have begun. */
 typedef struct tally {
@@ -23,6 +25,7 @@ typedef struct inquiry {
     uint64_t begun;               /* items that all answers since `since` have called begun */
     size_t skipped;               /* unfinished messages before the first item */
     double asked, answered, late; /* late: seconds for which items have counted as begun by both */
+    double rests;                 /* before all items are asked about once more */
     bool open;                    /* the last question has no answer yet */
 } inquiry;
 
@@ -173,12 +176,14 @@ static bool list_unfinished(gp_deliveries *its, int with, inquiry *out) {
 }
 
 /* Without an answer for as long as the timeout it is asked again: the question, or the answer, may have been dropped.
- */
+ * While the other process has begun none of the messages, rounds of questions become rare: it computes. */
 static bool ask_process(gp_deliveries *its, int process, double now, double timeout) {
     inquiry *of = &its->inquiries[process];
     if (process == its->rank || now - of->asked <= (of->open ? timeout : 0)) return false;
     bool any = list_unfinished(its, process, of);
     if (!any && of->skipped > 0) {
+        if (now - of->asked <= of->rests) return false;
+        of->rests = fmin(fmax(2 * of->rests, rest), timeout / RESTS);
         of->skipped = 0;
         any = list_unfinished(its, process, of);
     }
@@ -249,6 +254,7 @@ static gp_status take_answer(const gp_deliveries *its, int from, inquiry *of, ui
     }
     if (!first) of->late += fmin(now - of->answered, most);
     of->answered = now;
+    of->rests = 0;
     return judge(its, from, of, begun, timeout, err);
 }
 

@@ -3,9 +3,10 @@
  * If the network breaks a connection of MPI, MPI may lose a message without a word. So the carrier counts what it
  * begins, separately for each other process, tag and direction: the n-th message that one side sends is the n-th one
  * that the other side receives. If nothing moves for a second, the guard asks the other process of each unfinished
- * message whether it has begun its side, too. A message that both sides have begun must come to its end. If it does not
- * within the timeout, and a second for each megabyte, it is lost. What the workers do meanwhile does not matter, and
- * neither does a process that is stopped: it answers nothing, and only answered time counts.
+ * message whether it has begun its side, too: again and again, at intervals of up to a tenth of the timeout. A message
+ * that both sides have begun must come to its end. If it does not within the timeout, and a second for each megabyte,
+ * it is lost. What the workers do meanwhile does not matter, and neither does a process that is stopped: it answers
+ * nothing, and only answered time counts.
  *
  * The carrier's thread begins and ends messages; the guard's thread asks, answers and hears. Each call takes the lock.
  * Parcels belong to their owners, and are known here from their begin to their end. */

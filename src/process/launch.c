@@ -106,10 +106,10 @@ static bool offers_pmi(void) {
     return false;
 }
 
-gp_status gp_launch_check(gp_error *err) {
+gp_status gp_launch_check(const char *library, gp_error *err) {
     int count, rank;
-    if (find_own(&count, &rank) || !is_launch(slurm_tasks, slurm_rank, &count, &rank) || count == 1 || offers_pmi())
-        return GP_OK;
+    if (find_own(&count, &rank) || !is_launch(slurm_tasks, slurm_rank, &count, &rank) || count == 1) return GP_OK;
+    if (!strstr(library, "Open MPI") || offers_pmi()) return GP_OK;
     return gp_fail(err, GP_UNSUPPORTED,
                    "srun started %d processes, but does not connect them; with Slurm, try srun --mpi=pmix", count);
 }

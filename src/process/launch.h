@@ -17,8 +17,8 @@ GP_MUST_USE gp_status gp_launch_machines(int count, int **out, gp_error *err);
 /* `text`, as Slurm writes it: "2(x3),1" are three hosts with two processes each and one with one. Fills out[process],
  * `count` of them, each host's processes after one another. False: it says something else. */
 bool gp_launch_read_tasks(const char *text, int count, int *out);
-/* GP_UNSUPPORTED: Slurm started several processes, and offers them no way to find one another. MPI would end them, with
- * many lines of its own. */
-GP_MUST_USE gp_status gp_launch_check(gp_error *err);
+/* GP_UNSUPPORTED: Slurm started several processes, and offers them no way to find one another that Open MPI knows. Open
+ * MPI would end them, with many lines of its own. Other MPIs may know Slurm without it. `library`: gp_mpi_library. */
+GP_MUST_USE gp_status gp_launch_check(const char *library, gp_error *err);
 
 #endif

@@ -83,7 +83,7 @@ gp_status gp_processes_open(uint64_t task, gp_processes **out, gp_error *err) {
     gp_processes *its = NULL;
     int count, rank;
     gp_launch_find(&count, &rank);
-    if (gp_mpi_is_built()) GP_RETURN_IF_FAILED(gp_launch_check(err));
+    if (gp_mpi_is_built()) GP_RETURN_IF_FAILED(gp_launch_check(gp_mpi_library(), err));
     GP_RETURN_IF_FAILED(GP_NEW(&its, 1, err));
     gp_start_limit *limit = gp_start_limit_begin(rank, GP_START_SECONDS);
     gp_status status = gp_mpi_open(fail, its, &its->wire, err);
@@ -122,7 +122,7 @@ bool gp_processes_close(gp_processes **processes, gp_status *status, gp_error *e
     *err = cause;
     bool speaks = gp_guard_speaks(its->guard), lost = gp_guard_has_lost(its->guard);
     bool well = *status == GP_OK || *status == GP_INTERRUPTED; /* all messages have arrived */
-    gp_mpi_close(&its->wire, !lost && (well || !its->begun));
+    gp_mpi_close(&its->wire, !lost && (well || (!its->begun && *status != GP_LOST)));
     gp_guard_stop(&its->guard);
     gp_deliveries_destroy(&its->deliveries);
     free(its->machines);

@@ -133,12 +133,14 @@ static gp_status make_plan(const gp_session *session, const gp_plan_choice *with
     return status;
 }
 
-/* Whether the GPUs of this process can have all lines that the plan needs. */
+/* Whether the GPUs of all processes can have the lines that the plan needs. Process 0 looks, and tells the others. */
 static gp_status check_lines(const gp_plan *plan, gp_error *err) {
-    gp_lines *lines = NULL;
-    gp_status status = gp_lines_numbers(plan) > 0 ? gp_lines_create(plan, &lines, err) : GP_OK;
-    gp_lines_destroy(&lines);
-    return status;
+    for (int p = 0; plan->rank == 0 && gp_lines_numbers(plan) > 0 && p < plan->processes; p++) {
+        gp_lines *lines = NULL;
+        GP_RETURN_IF_FAILED(gp_lines_create(plan, p, &lines, err));
+        gp_lines_destroy(&lines);
+    }
+    return GP_OK;
 }
 
 gp_status gp_planning_make(const gp_session *session, const gp_plan_choice *with, int64_t *layers, gp_plan **out,

@@ -96,7 +96,8 @@ static void say_end(gp_trainer *t, gp_status status, bool saved, bool snapshot, 
     else if (saved)
         gp_progress_line(&t->progress, "%s; model saved in %s", how_far(t, status, far), t->options->folder);
     else
-        gp_progress_line(&t->progress, "%s; no model saved", how_far(t, status, far));
+        gp_progress_line(&t->progress, "%s; no model saved%s", how_far(t, status, far),
+                         status == GP_LOST && t->saved > 0 ? ": --resume goes on from the last snapshot" : "");
 }
 
 static void say_best(gp_trainer *t) {

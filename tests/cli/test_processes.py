@@ -834,6 +834,7 @@ class Deliveries(Launched):
         self.assertEqual((status, said), (1, ["process 0 has waited for 1 s for a message of process 1, which has sent it: MPI does "
                                               "not deliver it; the connection of MPI between the two may be broken"]), out)
         self.assertTrue(snapshots(self.run_folder))
+        self.assertIn("no model saved: --resume goes on from the last snapshot", out)
         self.run_program("-q", "--resume", *sets(["train.save_every=7"]))
         self.expect_as_alone()
 

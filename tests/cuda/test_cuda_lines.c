@@ -224,7 +224,7 @@ static void flows_share_lines_in_one_order(void **state) {
         for (int p = 0; p < 2; p++) {
             options.rank = p;
             harness_plan(&h[p], &options);
-            assert_int_equal(gp_lines_create(h[p].plan, &lines[p], &err), GP_OK);
+            assert_int_equal(gp_lines_create(h[p].plan, p, &lines[p], &err), GP_OK);
         }
         /* Both have the same lines between them. */
         for (int a = 0, b = 0; a < lines[0]->line_count; a++) {
@@ -259,7 +259,7 @@ static gp_status lines_of(const char *model, int64_t layers, int replicas, gp_er
     options.processes = options.devices = replicas;
     recorder_begin(&(recorder_options){RECORDER_LAZY, 0, replicas, -1, -1, 0, 0, 0});
     harness_plan(&h, &options);
-    gp_status status = gp_lines_create(h.plan, &lines, err);
+    gp_status status = gp_lines_create(h.plan, 0, &lines, err);
     gp_lines_destroy(&lines);
     harness_end(&h);
     assert_null(recorder_end(NULL));
@@ -303,7 +303,7 @@ static void too_many_multiprocessors_are_refused(void **state) {
     options.processes = options.devices = STAGES;
     recorder_begin(&(recorder_options){RECORDER_LAZY, 0, STAGES, -1, -1, 0, 0, 0});
     harness_plan(&h, &options);
-    assert_int_equal(gp_lines_create(h.plan, &lines, &err), GP_UNSUPPORTED);
+    assert_int_equal(gp_lines_create(h.plan, 0, &lines, &err), GP_UNSUPPORTED);
     if (!strstr(err.text, "would need 21 queues") || !strstr(err.text, "and 70 of its multiprocessors"))
         fail_msg("%s", err.text);
     harness_end(&h);

@@ -116,6 +116,28 @@ static void a_message_among_many(void **state) {
 
 /* ---- what is not ------------------------------------------------------------------------------------------------- */
 
+/* A process that computes is asked ever more rarely, by all that wait for it. */
+static void questions_become_rare(void **state) {
+    (void)state;
+    static const double minute = 60;
+    pair its;
+    gp_parcel received;
+    gp_delivery_question question;
+    gp_delivery_answer answer;
+    gp_error err = {0};
+    int asked = 0, to;
+    open_pair(&its);
+    begin(&its, 1, &received, 5, 100, true);
+    for (double end = its.now + 10 * minute; its.now < end; its.now += beat)
+        while (gp_deliveries_ask(its.of[1], its.now, minute, &to, &question)) {
+            asked++;
+            assert_true(gp_deliveries_answer(its.of[0], 1, &question, &answer));
+            assert_int_equal(gp_deliveries_hear(its.of[1], 0, &answer, its.now, minute, &err), GP_OK);
+        }
+    if (asked < 60 || asked > 120) fail_msg("%d questions in ten minutes", asked);
+    close_pair(&its);
+}
+
 /* Process 0 computes for an hour before it sends. Both directions have a message of the same tag. */
 static void a_message_that_is_not_sent_yet(void **state) {
     (void)state;
@@ -259,6 +281,7 @@ int main(void) {
         cmocka_unit_test(a_message_that_does_not_arrive),
         cmocka_unit_test(a_message_that_does_not_end),
         cmocka_unit_test(a_message_among_many),
+        cmocka_unit_test(questions_become_rare),
         cmocka_unit_test(a_message_that_is_not_sent_yet),
         cmocka_unit_test(a_large_message_on_a_slow_link),
         cmocka_unit_test(a_movement_starts_the_time_again),
