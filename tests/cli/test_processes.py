@@ -829,7 +829,7 @@ class Deliveries(Launched):
             self.skipTest("no library was named that loses a message")
         arguments = ["c.yaml", *sets(["pipeline.timeout=1", "train.save_every=1", "pipeline.balance=[4, 4]"])]
         process = self.launch(self.run_folder, (2, arguments), environment={
-            "LD_PRELOAD": OPTIONS.hang, "GP_HANG_RANK": "1", "GP_HANG_AT": "LOSE 150"})
+            "LD_PRELOAD": OPTIONS.hang, "GP_HANG_RANK": "1", "GP_HANG_AT": "LOSE 150"}, quiet=False)
         status, said, out = self.end(process)
         self.assertEqual((status, said), (1, ["process 0 has waited for 1 s for a message of process 1, which has sent it: MPI does "
                                               "not deliver it; the connection of MPI between the two may be broken"]), out)
