@@ -8,6 +8,14 @@ gp_route gp_plan_route(const gp_plan *plan, int from, int to) {
     return gp_plan_has_line(plan, from, to) ? GP_ROUTE_LINE : GP_ROUTE_WIRE;
 }
 
+static bool is_own(const gp_plan *plan, int from, int to) {
+    return gp_plan_stage_is_far(plan, from) != gp_plan_stage_is_far(plan, to);
+}
+
+bool gp_plan_has_wire(const gp_plan *plan, int from, int to) {
+    return is_own(plan, from, to) && gp_plan_route(plan, from, to) == GP_ROUTE_WIRE;
+}
+
 bool gp_plan_is_staged(const gp_plan *plan, int stage) {
     return !plan->devices[plan->stage[stage].worker].kind->on_host;
 }
@@ -88,10 +96,6 @@ size_t gp_staging_of_peer(const gp_plan *plan, int stage) {
 }
 
 /* ---- the sum ----------------------------------------------------------------------------------------------------- */
-
-static bool is_own(const gp_plan *plan, int from, int to) {
-    return gp_plan_stage_is_far(plan, from) != gp_plan_stage_is_far(plan, to);
-}
 
 static size_t edges_bytes(const gp_plan *plan, const gp_copy_orders *orders) {
     size_t sum = 0;

@@ -21,6 +21,8 @@ typedef struct gp_staging_ring {
 /* How a message goes from one stage to another: not at all, or by one of these. */
 typedef enum gp_route { GP_ROUTE_WITHIN, GP_ROUTE_WIRE, GP_ROUTE_LINE } gp_route;
 gp_route gp_plan_route(const gp_plan *plan, int from, int to);
+/* Whether the wire carries what goes from one stage to another, one of them of this process. */
+bool gp_plan_has_wire(const gp_plan *plan, int from, int to);
 /* Whether messages of the stage over the wire go through staging. */
 bool gp_plan_is_staged(const gp_plan *plan, int stage);
 
