@@ -19,14 +19,13 @@ struct gp_far_peer {
 /* ---- open, close ------------------------------------------------------------------------------------------------- */
 
 static gp_status open_peer(gp_run *run, int stage, int other, gp_far_peer *its, gp_error *err) {
-    enum { BUFFERS = 3 };
     *its = (gp_far_peer){.sent = 0};
     gp_parcel_init(&its->out[0]);
     gp_parcel_init(&its->out[1]);
     gp_parcel_init(&its->in);
     if (!gp_plan_has_wire(run->plan, stage, other)) return GP_OK;
     its->stride = gp_staging_of_peer(run->plan, stage);
-    return gp_far_new_buffer(run->far, BUFFERS * its->stride, &its->staging, err);
+    return gp_far_new_buffer(run->far, GP_PEER_BUFFERS * its->stride, &its->staging, err);
 }
 
 gp_status gp_far_open_peers(gp_run *run, gp_error *err) {

@@ -129,11 +129,11 @@ static size_t collective_bytes(const gp_plan *plan, uint32_t collective, bool re
 }
 
 static size_t peers_bytes(const gp_plan *plan, int stage) {
-    enum { BUFFERS = 3 };
-    int first = gp_stages_group(plan->stages, stage), count = 0;
+    int first = gp_stages_group(plan->stages, stage);
+    size_t count = 0;
     for (int s = first; s < first + plan->stages->stage[stage].group; s++)
         count += gp_plan_route(plan, s, stage) == GP_ROUTE_WIRE;
-    return gp_size_times(gp_staging_of_peer(plan, stage), (size_t)(BUFFERS * count));
+    return gp_size_times(gp_staging_of_peer(plan, stage), GP_PEER_BUFFERS * count);
 }
 
 gp_status gp_staging_bytes(const gp_plan *plan, size_t *out, gp_error *err) {

@@ -167,6 +167,17 @@ void gp_processes_watch(gp_processes *processes, gp_cancel *cancel) {
     gp_guard_watch(processes->guard, cancel);
 }
 
+gp_status gp_processes_cancel_init(gp_processes *processes, gp_cancel *cancel, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_cancel_init(cancel, err));
+    gp_processes_watch(processes, cancel);
+    return GP_OK;
+}
+
+void gp_processes_cancel_fini(gp_processes *processes, gp_cancel *cancel) {
+    gp_processes_watch(processes, NULL);
+    gp_cancel_fini(cancel);
+}
+
 void gp_processes_set_look(gp_processes *processes, gp_guard_look look, void *context) {
     gp_guard_set_look(processes->guard, look, context);
 }
@@ -185,21 +196,17 @@ static gp_status tell_all(gp_processes *processes, uint32_t tag, const void *byt
 
 gp_status gp_processes_tell(gp_processes *processes, uint32_t tag, const void *bytes, size_t count, gp_error *err) {
     gp_cancel cancel;
-    GP_RETURN_IF_FAILED(gp_cancel_init(&cancel, err));
-    gp_processes_watch(processes, &cancel);
+    GP_RETURN_IF_FAILED(gp_processes_cancel_init(processes, &cancel, err));
     gp_status status = tell_all(processes, tag, bytes, count, &cancel, err);
-    gp_processes_watch(processes, NULL);
-    gp_cancel_fini(&cancel);
+    gp_processes_cancel_fini(processes, &cancel);
     return status;
 }
 
 gp_status gp_processes_hear(gp_processes *processes, uint32_t tag, void *bytes, size_t count, gp_error *err) {
     gp_cancel cancel;
-    GP_RETURN_IF_FAILED(gp_cancel_init(&cancel, err));
-    gp_processes_watch(processes, &cancel);
+    GP_RETURN_IF_FAILED(gp_processes_cancel_init(processes, &cancel, err));
     gp_status status = gp_wire_receive_now(processes->wire, 0, tag, bytes, count, &cancel, err);
-    gp_processes_watch(processes, NULL);
-    gp_cancel_fini(&cancel);
+    gp_processes_cancel_fini(processes, &cancel);
     return status;
 }
 

@@ -38,6 +38,9 @@ int gp_processes_processors(const gp_processes *processes);
 void gp_processes_set_timeout(gp_processes *processes, double seconds);
 /* This is cancelled when the run ends elsewhere; NULL: nothing. Stands until another one takes its place. */
 void gp_processes_watch(gp_processes *processes, gp_cancel *cancel);
+/* The same with a cancel for a call that waits for other processes: made and watched, no longer watched and ended. */
+GP_MUST_USE gp_status gp_processes_cancel_init(gp_processes *processes, gp_cancel *cancel, gp_error *err);
+void gp_processes_cancel_fini(gp_processes *processes, gp_cancel *cancel);
 /* Looks after this process's workers from now on (gp_guard_set_look); NULL: no more. */
 void gp_processes_set_look(gp_processes *processes, gp_guard_look look, void *context);
 /* This process has failed for the reason *err: the others end from now on, and so does this process within some
