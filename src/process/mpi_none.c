@@ -39,7 +39,7 @@ void gp_mpi_machines(gp_wire *wire, int *out) {
     *out = 0;
 }
 
-void gp_mpi_count(gp_wire *wire, gp_deliveries *deliveries) {
+void gp_mpi_set_deliveries(gp_wire *wire, gp_deliveries *deliveries) {
     (void)wire;
     (void)deliveries;
 }

@@ -338,7 +338,7 @@ void gp_mpi_machines(gp_wire *wire, int *out) {
         if (out[p] == first) of(wire)->bulk[p].most = NEAR_BULK;
 }
 
-void gp_mpi_count(gp_wire *wire, gp_deliveries *deliveries) {
+void gp_mpi_set_deliveries(gp_wire *wire, gp_deliveries *deliveries) {
     of(wire)->deliveries = deliveries;
 }
 
