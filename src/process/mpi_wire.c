@@ -16,7 +16,8 @@ enum {
     NAP = 20000,     /* nanoseconds that it sleeps, at first; twice as long each time, up to: */
     LONG_NAP = 80000,
     /* Bytes of bulk messages under way to one process, above which no further one begins: to another machine, and to
-     * one on the same machine, where messages are told of as they come (bench/results/2026-11-24-buckets.txt). */
+     * one on the same machine, where a receiver hears of each message as soon as it has come
+     * (bench/results/2026-11-24-buckets.txt). */
     FAR_BULK = 4 << 20,
     NEAR_BULK = 64 << 20,
 };
