@@ -173,7 +173,7 @@ def make_guard(folder):
     write_dictionary(folder, set())
 
 
-def make_meeting(folder):
+def make_handshake(folder):
     for name, machines, port, count in (("one", 6 * [0], 40000, 2), ("three", [0, 0, 2, 2, 4, 4], 1, 16), ("turns", [0, 1, 0, 1, 0, 5], 65535, 17)):
         write(folder / "seeds", name, struct.pack("<6i4d2i", *machines, 0.0, 1e-3, 60.0, 1e300, port, count))
     write_dictionary(folder, set())
@@ -249,7 +249,7 @@ def main():
     folder = pathlib.Path(sys.argv[1])
     for name, make in (("config", make_config), ("program_text", make_program_text), ("safetensors", make_safetensors),
                        ("tensors", make_tensors), ("idx", make_idx), ("snapshot", make_snapshot), ("profile", make_profile),
-                       ("splice", make_splice), ("guard", make_guard), ("meeting", make_meeting), ("opening", make_opening), ("calls", make_calls),
+                       ("splice", make_splice), ("guard", make_guard), ("handshake", make_handshake), ("opening", make_opening), ("calls", make_calls),
                        ("folder", make_folder)):
         make(folder / name)
 

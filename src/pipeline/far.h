@@ -23,10 +23,6 @@
 /* Nothing for a run that is alone. */
 GP_MUST_USE gp_status gp_far_open(gp_run *run, gp_error *err);
 void gp_far_close(gp_run *run);
-/* What a line's ends agree on (pipeline/far_lines.h). */
-uint32_t gp_far_line_tag(const gp_plan *plan, uint32_t number);
-/* The first tag that no edge, collective or line uses. */
-uint32_t gp_far_tags(const gp_plan *plan);
 
 /* Whether the other end of a worker's edge is in another process. */
 bool gp_far_has_edge(const gp_run *run, uint32_t edge);

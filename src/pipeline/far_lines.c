@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "pipeline/far.h"
 #include "plan/lines.h"
+#include "plan/tags.h"
 
 /* This process's end of a line. */
 typedef struct line_end {
@@ -91,7 +91,7 @@ static gp_status agree(gp_worker *worker, const gp_line_plan *line, char id[GP_L
     gp_run *run = worker->run;
     bool sends = line->from == worker->index;
     int other = run->plan->process[sends ? line->to : line->from];
-    uint32_t tag = gp_far_line_tag(run->plan, line->number);
+    uint32_t tag = gp_tag_of_line(run->plan, line->number);
     if (!sends) return gp_wire_receive_now(run->wire, other, tag, id, GP_LINE_ID, &run->cancel, err);
     GP_RETURN_IF_FAILED(gp_worker_kind(worker)->line_id(id, err));
     return gp_wire_send_now(run->wire, other, tag, id, GP_LINE_ID, &run->cancel, err);

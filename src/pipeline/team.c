@@ -6,11 +6,11 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "pipeline/clock_offset.h"
-#include "pipeline/far.h"
 #include "pipeline/follow.h"
 #include "pipeline/team_internal.h"
 #include "plan/layer_ticks.h"
 #include "plan/loads.h"
+#include "plan/tags.h"
 
 /* ---- open, close ------------------------------------------------------------------------------------------------- */
 
@@ -18,7 +18,7 @@ gp_status gp_team_open(gp_run *run, gp_error *err) {
     const gp_plan *plan = run->plan;
     if (!run->wire) return GP_OK;
     GP_RETURN_IF_FAILED(GP_NEW(&run->team, 1, err));
-    run->team->tags = gp_far_tags(plan);
+    run->team->tags = gp_tags_end(plan);
     if (run->team->tags + GP_TEAM_TAGS > run->wire->tags)
         return gp_fail(err, GP_UNSUPPORTED,
                        "the run has %u kinds of messages between processes, but %s allows only %u; give it fewer "

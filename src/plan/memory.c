@@ -148,8 +148,8 @@ gp_status gp_memory_find_peak(const gp_plan *plan, int worker, gp_memory_peak *o
     return GP_OK;
 }
 
-/* What an instruction copies between the host and the worker's device. */
-static size_t staged_bytes(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr) {
+/* What an instruction copies between the host and the worker's device, through pinned memory. */
+static size_t pinned_bytes(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr) {
     const gp_device_kind *kind = plan->devices[plan->stage[instr->stage].worker].kind;
     gp_moves moves = gp_moves_of(plan, mini, instr);
     gp_move move;
@@ -161,12 +161,12 @@ static size_t staged_bytes(const gp_plan *plan, const gp_mini_plan *mini, const 
     return sum;
 }
 
-/* What a mini-batch stages in each queue: twice, where another one may be under way. */
-static void most_staged(const gp_plan *plan, int worker, const gp_mini_plan *mini, size_t most[GP_QUEUES]) {
+/* Pinned memory of a mini-batch in each queue; twice as much if another one may be under way. */
+static void most_pinned(const gp_plan *plan, int worker, const gp_mini_plan *mini, size_t most[GP_QUEUES]) {
     const gp_program *program = &mini->programs->worker[worker];
     size_t sum[GP_QUEUES] = {0};
     for (size_t pc = 0; pc < program->count; pc++)
-        sum[gp_instr_queue(plan->stages, &program->instrs[pc])] += staged_bytes(plan, mini, &program->instrs[pc]);
+        sum[gp_instr_queue(plan->stages, &program->instrs[pc])] += pinned_bytes(plan, mini, &program->instrs[pc]);
     for (int q = 0; q < GP_QUEUES; q++) {
         size_t pinned = (mini->behind ? 2 : 1) * plan->devices[worker].kind->pinned(sum[q]);
         if (pinned > most[q]) most[q] = pinned;
@@ -196,7 +196,7 @@ size_t gp_memory_pinned(const gp_plan *plan, int worker) {
     for (int m = 0; m < plan->mini_count; m++) {
         size_t bytes = most_fetched(plan, worker, &plan->minis[m]);
         if (bytes > fetched) fetched = bytes;
-        most_staged(plan, worker, &plan->minis[m], most);
+        most_pinned(plan, worker, &plan->minis[m], most);
     }
     for (int s = 0; s < plan->stages->count; s++)
         for (int p = 0; plan->stage[s].worker == worker && p < plan->stage[s].param_count; p++) {

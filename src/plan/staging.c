@@ -8,6 +8,14 @@ gp_route gp_plan_route(const gp_plan *plan, int from, int to) {
     return gp_plan_has_line(plan, from, to) ? GP_ROUTE_LINE : GP_ROUTE_WIRE;
 }
 
+static bool is_own(const gp_plan *plan, int from, int to) {
+    return gp_plan_stage_is_far(plan, from) != gp_plan_stage_is_far(plan, to);
+}
+
+bool gp_plan_has_wire(const gp_plan *plan, int from, int to) {
+    return is_own(plan, from, to) && gp_plan_route(plan, from, to) == GP_ROUTE_WIRE;
+}
+
 bool gp_plan_is_staged(const gp_plan *plan, int stage) {
     return !plan->devices[plan->stage[stage].worker].kind->on_host;
 }
@@ -89,10 +97,6 @@ size_t gp_staging_of_peer(const gp_plan *plan, int stage) {
 
 /* ---- the sum ----------------------------------------------------------------------------------------------------- */
 
-static bool is_own(const gp_plan *plan, int from, int to) {
-    return gp_plan_stage_is_far(plan, from) != gp_plan_stage_is_far(plan, to);
-}
-
 static size_t edges_bytes(const gp_plan *plan, const gp_copy_orders *orders) {
     size_t sum = 0;
     for (size_t e = 0; e < plan->stages->edge_count; e++) {
@@ -125,11 +129,11 @@ static size_t collective_bytes(const gp_plan *plan, uint32_t collective, bool re
 }
 
 static size_t peers_bytes(const gp_plan *plan, int stage) {
-    enum { BUFFERS = 3 };
-    int first = gp_stages_group(plan->stages, stage), count = 0;
+    int first = gp_stages_group(plan->stages, stage);
+    size_t count = 0;
     for (int s = first; s < first + plan->stages->stage[stage].group; s++)
         count += gp_plan_route(plan, s, stage) == GP_ROUTE_WIRE;
-    return gp_size_times(gp_staging_of_peer(plan, stage), BUFFERS * (size_t)count);
+    return gp_size_times(gp_staging_of_peer(plan, stage), GP_PEER_BUFFERS * count);
 }
 
 gp_status gp_staging_bytes(const gp_plan *plan, size_t *out, gp_error *err) {

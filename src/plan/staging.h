@@ -18,9 +18,14 @@ typedef struct gp_staging_ring {
     size_t count;
 } gp_staging_ring;
 
+/* Of each other replica of the stage's group in another process: two to send from, one to receive into. */
+enum { GP_PEER_BUFFERS = 3 };
+
 /* How a message goes from one stage to another: not at all, or by one of these. */
 typedef enum gp_route { GP_ROUTE_WITHIN, GP_ROUTE_WIRE, GP_ROUTE_LINE } gp_route;
 gp_route gp_plan_route(const gp_plan *plan, int from, int to);
+/* Whether the wire carries what goes from one stage to another, one of them of this process. */
+bool gp_plan_has_wire(const gp_plan *plan, int from, int to);
 /* Whether messages of the stage over the wire go through staging. */
 bool gp_plan_is_staged(const gp_plan *plan, int stage);
 
@@ -32,7 +37,7 @@ gp_staging_ring gp_staging_of_edge(const gp_plan *plan, const gp_copy_orders *or
 size_t gp_staging_of_pair(const gp_plan *plan, uint32_t collective, int from, int to);
 /* Whether the pair's buffer is that of the pair that scatters the same bucket the other way. */
 bool gp_staging_is_shared(const gp_plan *plan, uint32_t collective, int from);
-/* Bytes of each of the three buffers for a replica of the stage's group in another process; 0: it needs none. */
+/* Bytes of each of the GP_PEER_BUFFERS for a replica of the stage's group in another process; 0: it needs none. */
 size_t gp_staging_of_peer(const gp_plan *plan, int stage);
 
 /* The sum over all stages of this process. GP_MEMORY. */

@@ -50,56 +50,6 @@ static void lose(gp_guard *guard, gp_guard_peer *its, const char *how) {
     pthread_mutex_unlock(&guard->lock);
 }
 
-/* ---- messages of MPI --------------------------------------------------------------------------------------------- */
-
-/* To a process, by way of process 0. */
-static void send_about(gp_guard *guard, int to, gp_guard_kind kind, const void *text, size_t length) {
-    gp_guard_peer *by = &guard->peers[guard->rank == 0 ? to - 1 : 0];
-    gp_guard_tell(by, kind, GP_OK, guard->rank == 0 ? 0 : to, text, length);
-}
-
-static void ask_about_messages(gp_guard *guard, double now) {
-    gp_delivery_question question;
-    int to;
-    pthread_mutex_lock(&guard->lock);
-    gp_deliveries *its = guard->cause.status == GP_OK ? guard->deliveries : NULL;
-    double timeout = guard->timeout;
-    pthread_mutex_unlock(&guard->lock);
-    while (its && gp_deliveries_ask(its, now, timeout, &to, &question))
-        send_about(guard, to, GP_GUARD_ASK, &question, sizeof question);
-}
-
-static void hear_about_messages(gp_guard *guard, int from, const gp_guard_message *message) {
-    gp_delivery_question question;
-    gp_delivery_answer answer;
-    gp_error cause = {0};
-    pthread_mutex_lock(&guard->lock);
-    gp_deliveries *its = guard->deliveries;
-    double timeout = guard->timeout;
-    pthread_mutex_unlock(&guard->lock);
-    if (!its) return;
-    if (message->kind == GP_GUARD_ASK) {
-        memcpy(&question, message->text, sizeof question);
-        if (gp_deliveries_answer(its, from, &question, &answer))
-            send_about(guard, from, GP_GUARD_ANSWER, &answer, sizeof answer);
-        return;
-    }
-    memcpy(&answer, message->text, sizeof answer);
-    if (gp_deliveries_hear(its, from, &answer, gp_now(), timeout, &cause) == GP_OK) return;
-    pthread_mutex_lock(&guard->lock);
-    note_cause(guard, cause.status, cause.text, guard->rank, false);
-    pthread_mutex_unlock(&guard->lock);
-}
-
-/* Process 0 passes on what goes from one of the others to another one. */
-static void take_about_messages(gp_guard *guard, const gp_guard_peer *from, const gp_guard_message *message) {
-    if (guard->rank > 0 || message->rank == 0)
-        hear_about_messages(guard, guard->rank == 0 ? from->rank : message->rank, message);
-    else if (message->rank < guard->processes)
-        gp_guard_tell(&guard->peers[message->rank - 1], message->kind, GP_OK, from->rank, message->text,
-                      message->length);
-}
-
 /* ---- the thread -------------------------------------------------------------------------------------------------- */
 
 static void take_message(gp_guard *guard, gp_guard_peer *from, const gp_guard_message *message) {
@@ -117,7 +67,12 @@ static void take_message(gp_guard *guard, gp_guard_peer *from, const gp_guard_me
         pthread_mutex_unlock(&guard->lock);
         break;
     case GP_GUARD_ASK:
-    case GP_GUARD_ANSWER: take_about_messages(guard, from, message); break;
+    case GP_GUARD_ANSWER:
+        if (gp_guard_take_delivery(guard, from, message, &cause) == GP_OK) break;
+        pthread_mutex_lock(&guard->lock);
+        note_cause(guard, cause.status, cause.text, guard->rank, false);
+        pthread_mutex_unlock(&guard->lock);
+        break;
     case GP_GUARD_TIMEOUT:
         if (guard->rank > 0) gp_guard_set_timeout(guard, gp_guard_read_timeout(message));
         break;
@@ -256,7 +211,7 @@ static void *work(void *argument) {
         if (BEATS * (now - beaten) >= 1) {
             for (int p = 0; p < guard->count; p++)
                 gp_guard_tell(&guard->peers[p], GP_GUARD_BEAT, GP_OK, guard->rank, NULL, 0);
-            ask_about_messages(guard, now);
+            gp_guard_ask_deliveries(guard, now);
             beaten = now;
         }
         look_for_silence(guard, now, asleep);
@@ -355,12 +310,6 @@ void gp_guard_set_look(gp_guard *guard, gp_guard_look look, void *context) {
     pthread_mutex_lock(&guard->lock);
     guard->look = look;
     guard->context = context;
-    pthread_mutex_unlock(&guard->lock);
-}
-
-void gp_guard_set_deliveries(gp_guard *guard, gp_deliveries *deliveries) {
-    pthread_mutex_lock(&guard->lock);
-    guard->deliveries = deliveries;
     pthread_mutex_unlock(&guard->lock);
 }
 

@@ -36,7 +36,8 @@ GP_MUST_USE gp_status gp_guard_start(const gp_guard_door *door, int socket, int 
 /* Says goodbye, and joins the thread. */
 void gp_guard_stop(gp_guard **guard);
 
-/* Seconds without a sign of life after which a process is lost. Process 0 tells the others, which take it, too. */
+/* Seconds without a sign of life after which a process is lost. They also limit messages that MPI loses
+ * (process/deliveries.h). Process 0 tells the others, which take it, too. Any thread. */
 void gp_guard_set_timeout(gp_guard *guard, double seconds);
 /* This is cancelled when the run ends elsewhere; NULL: nothing. Main thread. */
 void gp_guard_watch(gp_guard *guard, gp_cancel *cancel);

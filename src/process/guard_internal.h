@@ -1,4 +1,5 @@
-/* What the files of the guard share: its peers, and what it knows. Of process/guard.c and process/guard_join.c.
+/* What the files of the guard share: its peers, and what it knows. Of process/guard.c, guard_join.c and
+ * guard_deliveries.c.
  *
  * A peer is the guard's thread's own once that has started; the main thread's before. */
 #ifndef GP_PROCESS_GUARD_INTERNAL_H
@@ -59,5 +60,12 @@ void gp_guard_set_grace(gp_guard *guard, double seconds);
 void gp_guard_name_host(char out[GP_HOST_TEXT]);
 /* Process 0: waits at `socket` until all others are connected. The others: connect to process 0. GP_IO. Main thread. */
 GP_MUST_USE gp_status gp_guard_join(gp_guard *guard, const gp_guard_door *door, int socket, gp_error *err);
+
+/* Asks the other processes about messages that do not come to an end. `now`: in seconds. The guard's thread. */
+void gp_guard_ask_deliveries(gp_guard *guard, double now);
+/* A question or an answer about messages that has come: answers, or hears. Process 0 passes on what goes from one of
+ * the others to another one. GP_LOST: a message is lost. The guard's thread. */
+GP_MUST_USE gp_status gp_guard_take_delivery(gp_guard *guard, const gp_guard_peer *from,
+                                             const gp_guard_message *message, gp_error *err);
 
 #endif

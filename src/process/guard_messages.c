@@ -4,6 +4,11 @@
 
 #include "base/printable.h"
 
+/* A message has room for each of them. */
+_Static_assert(sizeof(gp_guard_hello) < GP_ERROR_TEXT, "the text of HELLO is too long");
+_Static_assert(sizeof(gp_delivery_question) < GP_ERROR_TEXT, "the text of ASK is too long");
+_Static_assert(sizeof(gp_delivery_answer) < GP_ERROR_TEXT, "the text of ANSWER is too long");
+
 size_t gp_guard_write(unsigned char *out, gp_guard_kind kind, gp_status status, int rank, const void *text,
                       size_t length) {
     out[0] = (unsigned char)kind;

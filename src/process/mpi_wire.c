@@ -1,12 +1,11 @@
 #include "process/mpi_wire.h"
 
-#include <string.h>
-
 #ifdef GP_MPI
 
 #include <mpi.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/memory.h"
@@ -17,7 +16,8 @@ enum {
     NAP = 20000,     /* nanoseconds that it sleeps, at first; twice as long each time, up to: */
     LONG_NAP = 80000,
     /* Bytes of bulk messages under way to one process, above which no further one begins: to another machine, and to
-     * one on the same machine, where messages are told of as they come (bench/results/2026-11-24-buckets.txt). */
+     * one on the same machine, where a receiver hears of each message as soon as it has come
+     * (bench/results/2026-11-24-buckets.txt). */
     FAR_BULK = 4 << 20,
     NEAR_BULK = 64 << 20,
 };
@@ -339,7 +339,7 @@ void gp_mpi_machines(gp_wire *wire, int *out) {
         if (out[p] == first) of(wire)->bulk[p].most = NEAR_BULK;
 }
 
-void gp_mpi_count(gp_wire *wire, gp_deliveries *deliveries) {
+void gp_mpi_set_deliveries(gp_wire *wire, gp_deliveries *deliveries) {
     of(wire)->deliveries = deliveries;
 }
 
@@ -368,57 +368,6 @@ void gp_mpi_close(gp_wire **wire, bool finish) {
     pthread_cond_destroy(&its->change);
     free(its);
     *wire = NULL;
-}
-
-#else
-
-bool gp_mpi_is_built(void) {
-    return false;
-}
-
-const char *gp_mpi_library(void) {
-    return "";
-}
-
-gp_status gp_mpi_open(gp_wire_failed failed, void *context, gp_wire **out, gp_error *err) {
-    (void)failed;
-    (void)context;
-    (void)out;
-    return gp_fail(err, GP_UNSUPPORTED,
-                   "this program was built without MPI, and cannot run as several processes: install an MPI "
-                   "(scripts/setup.sh --mpi), and build again");
-}
-
-void gp_mpi_broadcast(gp_wire *wire, int from, void *bytes, int count) {
-    (void)wire;
-    (void)from;
-    (void)bytes;
-    (void)count;
-}
-
-void gp_mpi_gather(gp_wire *wire, const void *own, int count, void *all) {
-    (void)wire;
-    memcpy(all, own, (size_t)count);
-}
-
-void gp_mpi_machines(gp_wire *wire, int *out) {
-    (void)wire;
-    *out = 0;
-}
-
-void gp_mpi_count(gp_wire *wire, gp_deliveries *deliveries) {
-    (void)wire;
-    (void)deliveries;
-}
-
-gp_status gp_mpi_start(gp_wire *wire, gp_error *err) {
-    (void)wire;
-    return gp_fail(err, GP_UNSUPPORTED, "no MPI");
-}
-
-void gp_mpi_close(gp_wire **wire, bool finish) {
-    (void)wire;
-    (void)finish;
 }
 
 #endif

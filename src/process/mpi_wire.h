@@ -21,10 +21,11 @@ GP_MUST_USE gp_status gp_mpi_open(gp_wire_failed failed, void *context, gp_wire 
 void gp_mpi_broadcast(gp_wire *wire, int from, void *bytes, int count);
 /* all[process]: what each has at `own`, `count` bytes. Before the carrier starts. Collective. */
 void gp_mpi_gather(gp_wire *wire, const void *own, int count, void *all);
-/* out[process]: the first process on its machine. Before the carrier starts. Collective. */
+/* out[process]: the first process on its machine. Sets the limits of bulk messages, which are larger within a machine.
+ * Before the carrier starts. Collective. */
 void gp_mpi_machines(gp_wire *wire, int *out);
 /* What the carrier begins and ends is counted there from its start on. Borrowed until the wire is closed. */
-void gp_mpi_count(gp_wire *wire, gp_deliveries *deliveries);
+void gp_mpi_set_deliveries(gp_wire *wire, gp_deliveries *deliveries);
 /* Starts the carrier. */
 GP_MUST_USE gp_status gp_mpi_start(gp_wire *wire, gp_error *err);
 /* Joins the carrier. `finish`: all processes do so now, and MPI ends too, if no message is under way; else MPI is left

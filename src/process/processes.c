@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "base/philox.h"
 #include "process/launch.h"
-#include "process/meeting.h"
+#include "process/handshake.h"
 #include "process/mpi_wire.h"
 #include "process/start_limit.h"
 
@@ -48,15 +48,15 @@ static gp_status meet(gp_processes *its, gp_error *err) {
     int socket = -1;
     GP_RETURN_IF_FAILED(GP_NEW(&its->machines, its->wire->processes, err));
     gp_mpi_machines(its->wire, its->machines);
-    GP_RETURN_IF_FAILED(gp_meeting_check_machines(its->machines, its->wire->processes, err));
+    GP_RETURN_IF_FAILED(gp_handshake_check_machines(its->machines, its->wire->processes, err));
     GP_RETURN_IF_FAILED(count_processors(its, err));
     gp_status status = its->wire->rank == 0 ? gp_guard_listen(&door, &socket, err) : GP_OK;
     gp_mpi_broadcast(its->wire, 0, &door, (int)sizeof door);
-    if (status == GP_OK) status = gp_meeting_check_door(&door, err);
+    if (status == GP_OK) status = gp_handshake_check_door(&door, err);
     GP_RETURN_IF_FAILED(status);
     GP_RETURN_IF_FAILED(gp_guard_start(&door, socket, its->wire->rank, its->wire->processes, &its->guard, err));
     GP_RETURN_IF_FAILED(gp_deliveries_create(its->wire->rank, its->wire->processes, &its->deliveries, err));
-    gp_mpi_count(its->wire, its->deliveries);
+    gp_mpi_set_deliveries(its->wire, its->deliveries);
     gp_guard_set_deliveries(its->guard, its->deliveries);
     return gp_mpi_start(its->wire, err);
 }
@@ -167,6 +167,17 @@ void gp_processes_watch(gp_processes *processes, gp_cancel *cancel) {
     gp_guard_watch(processes->guard, cancel);
 }
 
+gp_status gp_processes_cancel_init(gp_processes *processes, gp_cancel *cancel, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_cancel_init(cancel, err));
+    gp_processes_watch(processes, cancel);
+    return GP_OK;
+}
+
+void gp_processes_cancel_fini(gp_processes *processes, gp_cancel *cancel) {
+    gp_processes_watch(processes, NULL);
+    gp_cancel_fini(cancel);
+}
+
 void gp_processes_set_look(gp_processes *processes, gp_guard_look look, void *context) {
     gp_guard_set_look(processes->guard, look, context);
 }
@@ -185,21 +196,17 @@ static gp_status tell_all(gp_processes *processes, uint32_t tag, const void *byt
 
 gp_status gp_processes_tell(gp_processes *processes, uint32_t tag, const void *bytes, size_t count, gp_error *err) {
     gp_cancel cancel;
-    GP_RETURN_IF_FAILED(gp_cancel_init(&cancel, err));
-    gp_processes_watch(processes, &cancel);
+    GP_RETURN_IF_FAILED(gp_processes_cancel_init(processes, &cancel, err));
     gp_status status = tell_all(processes, tag, bytes, count, &cancel, err);
-    gp_processes_watch(processes, NULL);
-    gp_cancel_fini(&cancel);
+    gp_processes_cancel_fini(processes, &cancel);
     return status;
 }
 
 gp_status gp_processes_hear(gp_processes *processes, uint32_t tag, void *bytes, size_t count, gp_error *err) {
     gp_cancel cancel;
-    GP_RETURN_IF_FAILED(gp_cancel_init(&cancel, err));
-    gp_processes_watch(processes, &cancel);
+    GP_RETURN_IF_FAILED(gp_processes_cancel_init(processes, &cancel, err));
     gp_status status = gp_wire_receive_now(processes->wire, 0, tag, bytes, count, &cancel, err);
-    gp_processes_watch(processes, NULL);
-    gp_cancel_fini(&cancel);
+    gp_processes_cancel_fini(processes, &cancel);
     return status;
 }
 

@@ -1,7 +1,7 @@
 /* The processes of a run: how many there are, which one this is, the wire between them, and what ends them all.
  *
  * A launcher (mpirun, srun) starts them. Process 0 reads the configuration, decides, prints and writes; the others
- * follow. Opened and closed by the main thread; the main thread also calls the rest, if nothing else is said. */
+ * follow. The main thread opens and closes them. Only it calls the rest, too, if nothing else is said. */
 #ifndef GP_PROCESS_PROCESSES_H
 #define GP_PROCESS_PROCESSES_H
 
@@ -34,21 +34,26 @@ const char *gp_processes_library(void);
 bool gp_processes_are_built(void);
 /* How many processors the processes on this machine may use, all together; 0: not known. */
 int gp_processes_processors(const gp_processes *processes);
-/* Seconds without a sign of life after which a process is lost. Process 0 tells the others, which take it, too. */
+/* Seconds without a sign of life after which a process is lost. They also limit messages that MPI loses
+ * (process/deliveries.h). Process 0 tells the others, which take it, too. */
 void gp_processes_set_timeout(gp_processes *processes, double seconds);
 /* This is cancelled when the run ends elsewhere; NULL: nothing. Stands until another one takes its place. */
 void gp_processes_watch(gp_processes *processes, gp_cancel *cancel);
+/* The same with a cancel for a call that waits for other processes: made and watched, no longer watched and ended. */
+GP_MUST_USE gp_status gp_processes_cancel_init(gp_processes *processes, gp_cancel *cancel, gp_error *err);
+void gp_processes_cancel_fini(gp_processes *processes, gp_cancel *cancel);
 /* Looks after this process's workers from now on (gp_guard_set_look); NULL: no more. */
 void gp_processes_set_look(gp_processes *processes, gp_guard_look look, void *context);
 /* This process has failed for the reason *err: the others end from now on, and so does this process within some
- * seconds, also if it cannot stop its workers. gp_processes_close follows. */
+ * seconds, also if it cannot stop its workers. gp_processes_close follows. Any thread. */
 void gp_processes_fail(gp_processes *processes, const gp_error *err);
 /* Before a run, and between two: process 0 sends to all others, which receive. Ends when the run ends elsewhere. */
 GP_MUST_USE gp_status gp_processes_tell(gp_processes *processes, uint32_t tag, const void *bytes, size_t count,
                                         gp_error *err);
 GP_MUST_USE gp_status gp_processes_hear(gp_processes *processes, uint32_t tag, void *bytes, size_t count,
                                         gp_error *err);
-/* Asks for the end of the run after its step; whether some process has asked, for process 0. */
+/* Asks for the end of the run after its step; whether some process has asked, for process 0. Any thread; a handler of
+ * signals may ask, too. */
 void gp_processes_ask_stop(gp_processes *processes);
 bool gp_processes_are_asked(gp_processes *processes);
 

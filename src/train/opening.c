@@ -46,11 +46,9 @@ static gp_status compare_seen(gp_wire *wire, const seen *own, const char *path, 
 gp_status gp_opening_compare_file(gp_processes *processes, const char *path, gp_error *err) {
     const seen own = look_at(path);
     gp_cancel cancel;
-    GP_RETURN_IF_FAILED(gp_cancel_init(&cancel, err));
-    gp_processes_watch(processes, &cancel);
+    GP_RETURN_IF_FAILED(gp_processes_cancel_init(processes, &cancel, err));
     gp_status status = compare_seen(gp_processes_wire(processes), &own, path, &cancel, err);
-    gp_processes_watch(processes, NULL);
-    gp_cancel_fini(&cancel);
+    gp_processes_cancel_fini(processes, &cancel);
     return status;
 }
 
@@ -105,11 +103,9 @@ static gp_status ask_all(gp_processes *processes, const gp_cancel *cancel, gp_pr
 /* Ends when the run ends elsewhere. */
 static gp_status take_part(gp_processes *processes, gp_profile_link out[GP_LINK_KINDS], gp_error *err) {
     gp_cancel cancel;
-    GP_RETURN_IF_FAILED(gp_cancel_init(&cancel, err));
-    gp_processes_watch(processes, &cancel);
+    GP_RETURN_IF_FAILED(gp_processes_cancel_init(processes, &cancel, err));
     gp_status status = ask_all(processes, &cancel, out, err);
-    gp_processes_watch(processes, NULL);
-    gp_cancel_fini(&cancel);
+    gp_processes_cancel_fini(processes, &cancel);
     return status;
 }
 

@@ -36,6 +36,37 @@ typedef struct team {
     gp_error cause; /* of the first that failed; lock */
 } team;
 
+/* ---- settings ---------------------------------------------------------------------------------------------------- */
+
+const char team_vectors[] = "input: {shape: [12]}\n"
+                            "layers:\n"
+                            "  - linear: {name: a, out: 10}\n"
+                            "  - relu: {name: b}\n"
+                            "  - linear: {name: c, out: 10}\n"
+                            "  - add: {name: d, from: [-1, a]}\n"
+                            "  - relu: {name: e}\n"
+                            "  - linear: {name: f, out: 10}\n"
+                            "  - add: {name: g, from: [-1, b]}\n"
+                            "  - linear: {name: h, out: 4}\n"
+                            "loss: cross_entropy\n";
+
+team_options team_options_of(const team_setting *its, gp_checkpoint_mode mode, bool lockstep) {
+    return (team_options){.training = {.model = its->model,
+                                       .layers = its->layers,
+                                       .stages = its->stages,
+                                       .replicas = its->replicas[0] ? its->replicas : NULL,
+                                       .schedule = its->schedule,
+                                       .processes = its->processes,
+                                       .process = its->process,
+                                       .checkpoint = mode,
+                                       .lockstep = lockstep,
+                                       .bucket = its->bucket,
+                                       .shard_optimizer = its->shards,
+                                       .devices = TEAM_GPUS,
+                                       .norms = true,
+                                       .clip_norm = 0.5}};
+}
+
 /* ---- what threads have seen -------------------------------------------------------------------------------------- */
 
 static size_t word_of(const harness *h, uint64_t step, const gp_wait *event) {

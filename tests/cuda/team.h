@@ -11,7 +11,23 @@
 #include "cuda/recorder.h"
 #include "pipeline/harness.h"
 
-enum { TEAM_MAX_PROCESSES = 4, TEAM_GPUS = 6 };
+enum { TEAM_MAX_PROCESSES = 4, TEAM_MAX_WORKERS = 6, TEAM_GPUS = 6 };
+
+/* A model of eight layers, with skips, whose input has 12 numbers. */
+extern const char team_vectors[];
+
+/* A training, and the processes of its workers. */
+typedef struct team_setting {
+    const char *model;
+    int stages;
+    int64_t layers[4];
+    int replicas[4]; /* 0: one each */
+    gp_schedule schedule;
+    int processes;
+    int process[TEAM_MAX_WORKERS]; /* [worker] */
+    size_t bucket;                 /* bytes */
+    bool shards;
+} team_setting;
 
 typedef struct team_options {
     const char *name;         /* for the messages of failed assertions */
@@ -35,6 +51,9 @@ typedef struct team_outcome {
     recorder_counts counts; /* of all processes */
 } team_outcome;
 
+/* Options with TEAM_GPUS, norms and a limit of norms. The sizes of batches, the steps and what devices the workers have
+ * are left to the caller. Borrows from *its. */
+team_options team_options_of(const team_setting *its, gp_checkpoint_mode mode, bool lockstep);
 /* Tells the recorder which events the thread has waited for before this instruction: only those of its own process,
  * since a thread sees nothing of the others. `h`: the harness of the process. Worker's thread only. */
 gp_status team_hear(void *h, const gp_site *site, gp_error *err);

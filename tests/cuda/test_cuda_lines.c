@@ -16,32 +16,7 @@
 
 enum { MICRO_BATCHES = 3, BATCH = 6, EVALUATED = 4, STEPS = 2 };
 
-/* A training, and the processes of its workers. */
-typedef struct setting {
-    const char *model;
-    int stages;
-    int64_t layers[4];
-    int replicas[4]; /* 0: one each */
-    gp_schedule schedule;
-    int processes;
-    int process[6];
-    size_t bucket; /* bytes */
-    bool shards;
-} setting;
-
 /* ---- equal bits -------------------------------------------------------------------------------------------------- */
-
-static const char vectors[] = "input: {shape: [12]}\n"
-                              "layers:\n"
-                              "  - linear: {name: a, out: 10}\n"
-                              "  - relu: {name: b}\n"
-                              "  - linear: {name: c, out: 10}\n"
-                              "  - add: {name: d, from: [-1, a]}\n"
-                              "  - relu: {name: e}\n"
-                              "  - linear: {name: f, out: 10}\n"
-                              "  - add: {name: g, from: [-1, b]}\n"
-                              "  - linear: {name: h, out: 4}\n"
-                              "loss: cross_entropy\n";
 
 #define PICTURES                                                                                                       \
     "input: {shape: [2, 5, 4]}\n"                                                                                      \
@@ -61,19 +36,19 @@ static const char pictures[] = PICTURES;
 static const char joint[] = PICTURES "rules: {batch_norm: {sync: 2}}\n";
 static const char joint_all[] = PICTURES "rules: {batch_norm: {sync: true}}\n";
 
-static const setting settings[] = {
-    {vectors, 2, {3, 5}, {0}, {.kind = GP_SCHEDULE_GPIPE}, 2, {0, 1}, 0, false},
-    {vectors, 3, {2, 3, 3}, {0}, {.kind = GP_SCHEDULE_1F1B}, 2, {0, 1, 0}, 0, false},
-    {vectors, 4, {2, 2, 2, 2}, {0}, {.kind = GP_SCHEDULE_GPIPE}, 3, {0, 1, 1, 2}, 0, false},
-    {vectors, 4, {2, 2, 2, 2}, {0}, {.kind = GP_SCHEDULE_INTERLEAVED, .chunks = 2}, 2, {0, 1}, 0, false},
-    {vectors, 4, {2, 2, 2, 2}, {0}, {.kind = GP_SCHEDULE_ZB_V}, 2, {0, 1}, 0, false},
-    {vectors, 2, {3, 5}, {2, 2}, {.kind = GP_SCHEDULE_1F1B}, 2, {0, 1, 0, 1}, 0, false},
-    {vectors, 4, {2, 2, 2, 2}, {2, 2}, {.kind = GP_SCHEDULE_INTERLEAVED, .chunks = 2}, 2, {0, 1, 0, 1}, 0, false},
-    {vectors, 2, {3, 5}, {2, 1}, {.kind = GP_SCHEDULE_GPIPE}, 3, {0, 1, 2}, 0, false},
+static const team_setting settings[] = {
+    {team_vectors, 2, {3, 5}, {0}, {.kind = GP_SCHEDULE_GPIPE}, 2, {0, 1}, 0, false},
+    {team_vectors, 3, {2, 3, 3}, {0}, {.kind = GP_SCHEDULE_1F1B}, 2, {0, 1, 0}, 0, false},
+    {team_vectors, 4, {2, 2, 2, 2}, {0}, {.kind = GP_SCHEDULE_GPIPE}, 3, {0, 1, 1, 2}, 0, false},
+    {team_vectors, 4, {2, 2, 2, 2}, {0}, {.kind = GP_SCHEDULE_INTERLEAVED, .chunks = 2}, 2, {0, 1}, 0, false},
+    {team_vectors, 4, {2, 2, 2, 2}, {0}, {.kind = GP_SCHEDULE_ZB_V}, 2, {0, 1}, 0, false},
+    {team_vectors, 2, {3, 5}, {2, 2}, {.kind = GP_SCHEDULE_1F1B}, 2, {0, 1, 0, 1}, 0, false},
+    {team_vectors, 4, {2, 2, 2, 2}, {2, 2}, {.kind = GP_SCHEDULE_INTERLEAVED, .chunks = 2}, 2, {0, 1, 0, 1}, 0, false},
+    {team_vectors, 2, {3, 5}, {2, 1}, {.kind = GP_SCHEDULE_GPIPE}, 3, {0, 1, 2}, 0, false},
     /* Replicas: buckets that are sent within the backward, shards, shares without a sample. */
-    {vectors, 1, {8}, {2}, {.kind = GP_SCHEDULE_GPIPE}, 2, {0, 1}, 300, false},
-    {vectors, 2, {3, 5}, {3, 2}, {.kind = GP_SCHEDULE_ZB_H1}, 3, {0, 1, 2, 0, 1}, 200, false},
-    {vectors, 1, {8}, {4}, {.kind = GP_SCHEDULE_GPIPE}, 4, {0, 1, 2, 3}, 300, true},
+    {team_vectors, 1, {8}, {2}, {.kind = GP_SCHEDULE_GPIPE}, 2, {0, 1}, 300, false},
+    {team_vectors, 2, {3, 5}, {3, 2}, {.kind = GP_SCHEDULE_ZB_H1}, 3, {0, 1, 2, 0, 1}, 200, false},
+    {team_vectors, 1, {8}, {4}, {.kind = GP_SCHEDULE_GPIPE}, 4, {0, 1, 2, 3}, 300, true},
     {pictures, 1, {10}, {2}, {.kind = GP_SCHEDULE_1F1B}, 2, {0, 1}, 400, true},
     /* Synchronised batch norm, of groups in one process, in several, and in both. */
     {joint, 1, {10}, {2}, {.kind = GP_SCHEDULE_GPIPE}, 2, {0, 1}, 400, false},
@@ -82,35 +57,23 @@ static const setting settings[] = {
     {joint_all, 1, {10}, {3}, {.kind = GP_SCHEDULE_GPIPE}, 2, {0, 0, 1}, 0, false},
 };
 
-static const char *name_of(const setting *its) {
+static const char *name_of(const team_setting *its) {
     static char name[16];
     snprintf(name, sizeof name, "setting %d", (int)(its - settings));
     return name;
 }
 
-static team_options options_of(const setting *its, gp_checkpoint_mode mode, bool lockstep) {
-    return (team_options){.name = name_of(its),
-                          .steps = STEPS,
-                          .lines = true,
-                          .seed = 1,
-                          .training = {.model = its->model,
-                                       .layers = its->layers,
-                                       .stages = its->stages,
-                                       .replicas = its->replicas[0] ? its->replicas : NULL,
-                                       .schedule = its->schedule,
-                                       .processes = its->processes,
-                                       .process = its->process,
-                                       .kind = &gp_cuda_kind,
-                                       .checkpoint = mode,
-                                       .lockstep = lockstep,
-                                       .micro_batches = MICRO_BATCHES,
-                                       .batch = BATCH,
-                                       .evaluation = EVALUATED,
-                                       .devices = TEAM_GPUS,
-                                       .bucket = its->bucket,
-                                       .shard_optimizer = its->shards,
-                                       .norms = true,
-                                       .clip_norm = 0.5}};
+static team_options options_of(const team_setting *its, gp_checkpoint_mode mode, bool lockstep) {
+    team_options options = team_options_of(its, mode, lockstep);
+    options.name = name_of(its);
+    options.steps = STEPS;
+    options.lines = true;
+    options.seed = 1;
+    options.training.kind = &gp_cuda_kind;
+    options.training.micro_batches = MICRO_BATCHES;
+    options.training.batch = BATCH;
+    options.training.evaluation = EVALUATED;
+    return options;
 }
 
 static void several_processes_have_the_bits_of_one(void **state) {
@@ -269,9 +232,9 @@ static gp_status lines_of(const char *model, int64_t layers, int replicas, gp_er
 static void too_many_replicas_are_refused(void **state) {
     (void)state;
     gp_error err = {0};
-    assert_int_equal(lines_of(vectors, 8, 13, &err), GP_OK);
+    assert_int_equal(lines_of(team_vectors, 8, 13, &err), GP_OK);
     assert_int_equal(lines_of(joint_all, 10, 9, &err), GP_OK);
-    assert_int_equal(lines_of(vectors, 8, 16, &err), GP_UNSUPPORTED);
+    assert_int_equal(lines_of(team_vectors, 8, 16, &err), GP_UNSUPPORTED);
     assert_string_equal(err.text,
                         "worker 0: cuda:0 would need 34 queues for messages of other processes, and 32 of its "
                         "multiprocessors; 30 and 64 are possible. Connect it with fewer stages and replicas of other "

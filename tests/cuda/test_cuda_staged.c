@@ -18,22 +18,16 @@
 #include "plan/memory.h"
 #include "plan/staging.h"
 
-enum { MOST_WORKERS = 6, MICRO_BATCHES = 5, BATCH = 15, LAST = 6, EVALUATED = 8, STEPS = 3, DELAY = 100 };
+enum { MICRO_BATCHES = 5, BATCH = 15, LAST = 6, EVALUATED = 8, STEPS = 3, DELAY = 100, BUCKET = 200 };
 
-/* A training, and the processes of its workers. */
+/* A training, and the devices of its workers. */
 typedef struct setting {
-    const char *name, *model;
-    int stages;
-    int64_t layers[4];
-    int replicas[4]; /* 0: one each */
-    gp_schedule schedule;
-    int processes;
-    int process[MOST_WORKERS];
+    const char *name;
+    team_setting training;
     const char *kinds; /* [worker] C: a CPU; G: a GPU */
     gp_carrier carrier;
     int devices; /* GPUs of the workers; 0: one each */
-    bool shards;
-    bool lines; /* are expected */
+    bool lines;  /* are expected */
 } setting;
 
 static void must(gp_status status, const gp_error *err) {
@@ -41,46 +35,23 @@ static void must(gp_status status, const gp_error *err) {
 }
 
 static team_options options_of(const setting *its, gp_checkpoint_mode mode, bool lockstep,
-                               const gp_device_kind *kinds[MOST_WORKERS]) {
+                               const gp_device_kind *kinds[TEAM_MAX_WORKERS]) {
     for (int w = 0; its->kinds[w]; w++) kinds[w] = its->kinds[w] == 'G' ? &gp_cuda_kind : &gp_cpu_kind;
-    return (team_options){.name = its->name,
-                          .steps = STEPS,
-                          .lines = its->lines,
-                          .training = {.model = its->model,
-                                       .layers = its->layers,
-                                       .stages = its->stages,
-                                       .replicas = its->replicas[0] ? its->replicas : NULL,
-                                       .schedule = its->schedule,
-                                       .processes = its->processes,
-                                       .process = its->process,
-                                       .kinds = kinds,
-                                       .carrier = its->carrier,
-                                       .checkpoint = mode,
-                                       .lockstep = lockstep,
-                                       .shard_optimizer = its->shards,
-                                       .bucket = 200,
-                                       .micro_batches = MICRO_BATCHES,
-                                       .batch = BATCH,
-                                       .last = LAST,
-                                       .evaluation = EVALUATED,
-                                       .devices = its->devices ? its->devices : TEAM_GPUS,
-                                       .norms = true,
-                                       .clip_norm = 0.5}};
+    team_options options = team_options_of(&its->training, mode, lockstep);
+    options.name = its->name;
+    options.steps = STEPS;
+    options.lines = its->lines;
+    options.training.kinds = kinds;
+    options.training.carrier = its->carrier;
+    options.training.micro_batches = MICRO_BATCHES;
+    options.training.batch = BATCH;
+    options.training.last = LAST;
+    options.training.evaluation = EVALUATED;
+    if (its->devices > 0) options.training.devices = its->devices;
+    return options;
 }
 
 /* ---- equal bits -------------------------------------------------------------------------------------------------- */
-
-static const char vectors[] = "input: {shape: [12]}\n"
-                              "layers:\n"
-                              "  - linear: {name: a, out: 10}\n"
-                              "  - relu: {name: b}\n"
-                              "  - linear: {name: c, out: 10}\n"
-                              "  - add: {name: d, from: [-1, a]}\n"
-                              "  - relu: {name: e}\n"
-                              "  - linear: {name: f, out: 10}\n"
-                              "  - add: {name: g, from: [-1, b]}\n"
-                              "  - linear: {name: h, out: 4}\n"
-                              "loss: cross_entropy\n";
 
 static const char norms[] = "input: {shape: [12]}\n"
                             "layers:\n"
@@ -99,103 +70,114 @@ static const char norms[] = "input: {shape: [12]}\n"
     { .kind = GP_SCHEDULE_##its, .chunks = (n) }
 static const setting settings[] = {
     {.name = "a CPU, then a GPU",
-     .model = vectors,
-     .stages = 2,
-     .layers = {3, 5},
-     .schedule = SCHEDULED(GPIPE, 0),
-     .processes = 2,
-     .process = {0, 1},
+     .training = {.model = team_vectors,
+                  .stages = 2,
+                  .layers = {3, 5},
+                  .schedule = SCHEDULED(GPIPE, 0),
+                  .processes = 2,
+                  .process = {0, 1},
+                  .bucket = BUCKET},
      .kinds = "CG"},
     {.name = "a GPU, then CPUs",
-     .model = vectors,
-     .stages = 3,
-     .layers = {2, 3, 3},
-     .schedule = SCHEDULED(1F1B, 0),
-     .processes = 2,
-     .process = {0, 1, 0},
+     .training = {.model = team_vectors,
+                  .stages = 3,
+                  .layers = {2, 3, 3},
+                  .schedule = SCHEDULED(1F1B, 0),
+                  .processes = 2,
+                  .process = {0, 1, 0},
+                  .bucket = BUCKET},
      .kinds = "GCC"},
     {.name = "by turns",
-     .model = vectors,
-     .stages = 4,
-     .layers = {2, 2, 2, 2},
-     .schedule = SCHEDULED(1F1B, 0),
-     .processes = 4,
-     .process = {3, 2, 0, 1},
+     .training = {.model = team_vectors,
+                  .stages = 4,
+                  .layers = {2, 2, 2, 2},
+                  .schedule = SCHEDULED(1F1B, 0),
+                  .processes = 4,
+                  .process = {3, 2, 0, 1},
+                  .bucket = BUCKET},
      .kinds = "CGCG",
      .carrier = GP_CARRIER_WIRE},
     {.name = "interleaved",
-     .model = vectors,
-     .stages = 4,
-     .layers = {2, 2, 2, 2},
-     .schedule = SCHEDULED(INTERLEAVED, 2),
-     .processes = 2,
-     .process = {0, 1},
+     .training = {.model = team_vectors,
+                  .stages = 4,
+                  .layers = {2, 2, 2, 2},
+                  .schedule = SCHEDULED(INTERLEAVED, 2),
+                  .processes = 2,
+                  .process = {0, 1},
+                  .bucket = BUCKET},
      .kinds = "CG"},
     {.name = "zb_v",
-     .model = vectors,
-     .stages = 4,
-     .layers = {2, 2, 2, 2},
-     .schedule = SCHEDULED(ZB_V, 0),
-     .processes = 2,
-     .process = {1, 0},
+     .training = {.model = team_vectors,
+                  .stages = 4,
+                  .layers = {2, 2, 2, 2},
+                  .schedule = SCHEDULED(ZB_V, 0),
+                  .processes = 2,
+                  .process = {1, 0},
+                  .bucket = BUCKET},
      .kinds = "GC"},
     {.name = "replicas",
-     .model = vectors,
-     .stages = 2,
-     .layers = {3, 5},
-     .replicas = {2, 2},
-     .schedule = SCHEDULED(1F1B, 0),
-     .processes = 2,
-     .process = {0, 1, 0, 1},
+     .training = {.model = team_vectors,
+                  .stages = 2,
+                  .layers = {3, 5},
+                  .replicas = {2, 2},
+                  .schedule = SCHEDULED(1F1B, 0),
+                  .processes = 2,
+                  .process = {0, 1, 0, 1},
+                  .bucket = BUCKET},
      .kinds = "CCGG",
      .carrier = GP_CARRIER_WIRE},
     {.name = "one GPU for two workers",
-     .model = vectors,
-     .stages = 4,
-     .layers = {2, 2, 2, 2},
-     .schedule = SCHEDULED(GPIPE, 0),
-     .processes = 2,
-     .process = {0, 1, 1, 0},
+     .training = {.model = team_vectors,
+                  .stages = 4,
+                  .layers = {2, 2, 2, 2},
+                  .schedule = SCHEDULED(GPIPE, 0),
+                  .processes = 2,
+                  .process = {0, 1, 1, 0},
+                  .bucket = BUCKET},
      .kinds = "GGGG",
      .devices = 1},
     {.name = "GPUs and shards",
-     .model = vectors,
-     .stages = 2,
-     .layers = {3, 5},
-     .replicas = {2, 2},
-     .schedule = SCHEDULED(GPIPE, 0),
-     .processes = 4,
-     .process = {0, 1, 2, 3},
+     .training = {.model = team_vectors,
+                  .stages = 2,
+                  .layers = {3, 5},
+                  .replicas = {2, 2},
+                  .schedule = SCHEDULED(GPIPE, 0),
+                  .processes = 4,
+                  .process = {0, 1, 2, 3},
+                  .bucket = BUCKET,
+                  .shards = true},
      .kinds = "GGGG",
-     .carrier = GP_CARRIER_WIRE,
-     .shards = true},
+     .carrier = GP_CARRIER_WIRE},
     {.name = "an idle replica",
-     .model = vectors,
-     .stages = 2,
-     .layers = {3, 5},
-     .replicas = {4, 1}, /* of 3 samples */
-     .schedule = SCHEDULED(GPIPE, 0),
-     .processes = 3,
-     .process = {0, 1, 0, 2, 1},
+     .training = {.model = team_vectors,
+                  .stages = 2,
+                  .layers = {3, 5},
+                  .replicas = {4, 1}, /* of 3 samples */
+                  .schedule = SCHEDULED(GPIPE, 0),
+                  .processes = 3,
+                  .process = {0, 1, 0, 2, 1},
+                  .bucket = BUCKET},
      .kinds = "GGGGC",
      .carrier = GP_CARRIER_WIRE},
     {.name = "synchronised",
-     .model = norms,
-     .stages = 2,
-     .layers = {4, 5},
-     .replicas = {2, 3},
-     .schedule = SCHEDULED(1F1B, 0),
-     .processes = 3,
-     .process = {0, 1, 0, 1, 2},
+     .training = {.model = norms,
+                  .stages = 2,
+                  .layers = {4, 5},
+                  .replicas = {2, 3},
+                  .schedule = SCHEDULED(1F1B, 0),
+                  .processes = 3,
+                  .process = {0, 1, 0, 1, 2},
+                  .bucket = BUCKET},
      .kinds = "GGGGG",
      .carrier = GP_CARRIER_WIRE},
     {.name = "lines and the wire",
-     .model = vectors,
-     .stages = 3,
-     .layers = {2, 3, 3},
-     .schedule = SCHEDULED(1F1B, 0),
-     .processes = 3,
-     .process = {0, 1, 2},
+     .training = {.model = team_vectors,
+                  .stages = 3,
+                  .layers = {2, 3, 3},
+                  .schedule = SCHEDULED(1F1B, 0),
+                  .processes = 3,
+                  .process = {0, 1, 2},
+                  .bucket = BUCKET},
      .kinds = "GCG",
      .lines = true},
 };
@@ -207,7 +189,7 @@ static void several_processes_have_the_bits_of_one(void **state) {
     for (int s = 0; s < SETTINGS; s++)
         for (int way = 0; way < 6; way++) {
             if (!test_is_large() && (way + s) % 3 != test_first(3)) continue;
-            const gp_device_kind *kinds[MOST_WORKERS];
+            const gp_device_kind *kinds[TEAM_MAX_WORKERS];
             team_options options = options_of(&settings[s], (gp_checkpoint_mode)(way / 2), way % 2, kinds);
             options.alone = true;
             uint64_t one = team_bits(&options, RECORDER_LAZY, 0, NULL);
@@ -229,7 +211,7 @@ static void several_processes_have_the_bits_of_one(void **state) {
  */
 static void each_call_fails(void **state) {
     (void)state;
-    const gp_device_kind *kinds[MOST_WORKERS];
+    const gp_device_kind *kinds[TEAM_MAX_WORKERS];
     team_options options = options_of(&settings[INTERLEAVED], GP_CHECKPOINT_NEVER, false, kinds);
     team_fail_calls(&options, test_pick(401, 101, 1));
     options = options_of(&settings[SHARDS], GP_CHECKPOINT_NEVER, false, kinds);
@@ -249,7 +231,7 @@ static gp_status fail_here(void *context, const gp_site *site, gp_error *err) {
 static void a_failure_elsewhere_ends_all(void **state) {
     (void)state;
     const recorder_options recorder = {RECORDER_LAZY, 0, TEAM_GPUS, -1, -1, 0, 0, 0};
-    const gp_device_kind *kinds[MOST_WORKERS];
+    const gp_device_kind *kinds[TEAM_MAX_WORKERS];
     team_options options = options_of(&settings[PAIR], GP_CHECKPOINT_NEVER, false, kinds);
     options.before = fail_here;
     options.seed = 1;
@@ -267,19 +249,20 @@ static void a_failure_elsewhere_ends_all(void **state) {
 
 /* Plans of process 0. */
 static void plan_of(const setting *its, const gp_device_kind *gpu, harness *h) {
-    static const gp_device_kind *kinds[MOST_WORKERS];
+    static const gp_device_kind *kinds[TEAM_MAX_WORKERS];
     const team_options options = options_of(its, GP_CHECKPOINT_NEVER, false, kinds);
     for (int w = 0; its->kinds[w]; w++) kinds[w] = its->kinds[w] == 'G' ? gpu : &gp_cpu_kind;
     harness_plan(h, &options.training);
 }
 
 static const setting pair_of_gpus = {.name = "two GPUs",
-                                     .model = vectors,
-                                     .stages = 2,
-                                     .layers = {3, 5},
-                                     .schedule = SCHEDULED(GPIPE, 0),
-                                     .processes = 2,
-                                     .process = {0, 1},
+                                     .training = {.model = team_vectors,
+                                                  .stages = 2,
+                                                  .layers = {3, 5},
+                                                  .schedule = SCHEDULED(GPIPE, 0),
+                                                  .processes = 2,
+                                                  .process = {0, 1},
+                                                  .bucket = BUCKET},
                                      .kinds = "GG"};
 
 static gp_transport transport_of_scalars(const gp_plan *plan) {

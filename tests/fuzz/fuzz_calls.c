@@ -9,10 +9,10 @@
 
 #include "device/ref/ref.h"
 #include "fuzz/fuzz.h"
-#include "pipeline/far.h"
 #include "pipeline/follow.h"
 #include "pipeline/harness.h"
 #include "pipeline/team_internal.h"
+#include "plan/tags.h"
 
 enum { BATCH = 8, LAST = 4, MICRO_BATCHES = 2, MOST_CALLS = 12 };
 
@@ -162,7 +162,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     if (!processes[0].plan) plan(processes);
     int rank = bytes[0] & 1;
     harness *h = &processes[rank];
-    byte_wire wire = {{&kind, rank, 2, UINT32_MAX}, bytes + 1, size - 1, gp_far_tags(h->plan), 0};
+    byte_wire wire = {{&kind, rank, 2, UINT32_MAX}, bytes + 1, size - 1, gp_tags_end(h->plan), 0};
     if (rank == 0) {
         wire.at += MOST_CALLS;
         wire.left -= MOST_CALLS;

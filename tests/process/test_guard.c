@@ -182,7 +182,6 @@ static void test_a_silent_process_is_lost(void **state) {
     close(all.listening);
 }
 
-/* Process 1 says goodbye and closes its connection before process 2 does without a word. */
 /* While process 0 measures a profile, the others know no other timeout. */
 static void test_process_0_tells_the_timeout(void **state) {
     static group all;
@@ -209,6 +208,7 @@ static void test_process_0_tells_the_timeout(void **state) {
     close(all.listening);
 }
 
+/* Process 1 says goodbye and closes its connection before process 2 does without a word. */
 static void test_goodbye_is_no_loss(void **state) {
     static group all;
     (void)state;

@@ -1,5 +1,5 @@
 /* A program that was built without MPI, of which a launcher starts three: one of them says so. The test's own
- * mpi_wire.c is compiled without MPI. Each process is a child of the test. */
+ * mpi_none.c is compiled without MPI. Each process is a child of the test. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* Numbers of other processes that cannot be. */
-#include "process/meeting.h"
+#include "process/handshake.h"
 
 #include <limits.h>
 #include <setjmp.h>
@@ -27,10 +27,10 @@ static void where_process_0_listens(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const gp_guard_door door = {.port = cases[i].port, .count = cases[i].count};
         gp_error err = {0};
-        assert_int_equal(gp_meeting_check_door(&door, &err), cases[i].status);
+        assert_int_equal(gp_handshake_check_door(&door, &err), cases[i].status);
     }
     gp_error err = {0};
-    assert_int_equal(gp_meeting_check_door(&(gp_guard_door){.port = 40000, .count = 17}, &err), GP_INTERNAL);
+    assert_int_equal(gp_handshake_check_door(&(gp_guard_door){.port = 40000, .count = 17}, &err), GP_INTERNAL);
     assert_string_equal(err.text, "process 0 says that it listens at port 40000, at 17 addresses");
 }
 
@@ -41,9 +41,9 @@ static void who_shares_a_machine(void **state) {
                                    {0, 0, 0, INT_MAX}, {0, 0, 0, -4}, {0, 1, 0, 2}};
     gp_error err = {0};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
-        assert_int_equal(gp_meeting_check_machines(good[i], 4, &err), GP_OK);
+        assert_int_equal(gp_handshake_check_machines(good[i], 4, &err), GP_OK);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        assert_int_equal(gp_meeting_check_machines(wrong[i], 4, &err), GP_INTERNAL);
+        assert_int_equal(gp_handshake_check_machines(wrong[i], 4, &err), GP_INTERNAL);
     assert_string_equal(err.text, "process 3 says that process 2 is the first one on its machine");
 }
 

@@ -1,6 +1,6 @@
-#include "process/meeting.h"
+#include "process/handshake.h"
 
-gp_status gp_meeting_check_door(const gp_guard_door *door, gp_error *err) {
+gp_status gp_handshake_check_door(const gp_guard_door *door, gp_error *err) {
     if (door->port == 0) return gp_fail(err, GP_IO, "process 0 cannot listen");
     if (door->port > 0 && door->port <= UINT16_MAX && door->count >= 0 && door->count <= GP_GUARD_ADDRESSES)
         return GP_OK;
@@ -8,7 +8,7 @@ gp_status gp_meeting_check_door(const gp_guard_door *door, gp_error *err) {
                    door->count);
 }
 
-gp_status gp_meeting_check_machines(const int *machines, int processes, gp_error *err) {
+gp_status gp_handshake_check_machines(const int *machines, int processes, gp_error *err) {
     for (int p = 0; p < processes; p++) {
         int first = machines[p];
         if (first < 0 || first > p || machines[first] != first)

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "fuzz/fuzz.h"
-#include "process/meeting.h"
+#include "process/handshake.h"
 #include "train/opening_check.h"
 
 enum { PROCESSES = 6, TIMES = 4 };
@@ -40,13 +40,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     read_to(&bytes, &size, expected, sizeof expected);
     read_to(&bytes, &size, &door.port, sizeof door.port);
     read_to(&bytes, &size, &door.count, sizeof door.count);
-    gp_status status = gp_meeting_check_machines(machines, PROCESSES, &err);
+    gp_status status = gp_handshake_check_machines(machines, PROCESSES, &err);
     check_said(status, &err);
     if (status == GP_OK) check_machines(machines);
     status = gp_expected_check(expected, TIMES, &err);
     check_said(status, &err);
     for (int i = 0; i < TIMES && status == GP_OK; i++) FUZZ_PROMISE(isfinite(20 * expected[i]) && expected[i] >= 0);
-    status = gp_meeting_check_door(&door, &err);
+    status = gp_handshake_check_door(&door, &err);
     check_said(status, &err);
     unsigned sum = 0;
     for (int a = 0; a < door.count && status == GP_OK; a++) sum += door.address[a][15];
