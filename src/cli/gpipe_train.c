@@ -28,7 +28,8 @@
 #include "train/trainer.h"
 
 static volatile sig_atomic_t stop;
-static gp_processes *processes; /* of a run that a launcher started as several; NULL: this process is alone */
+/* Of a run that a launcher started as several; NULL: this process is alone. Atomic for the handler of signals. */
+static gp_processes *_Atomic processes;
 
 /* The first signal asks the run to end after its step. A second one, of either kind, ends the process at once if it
  * comes a second or more later: Slurm sends several within milliseconds when the time of a job is over. Any thread may
@@ -37,10 +38,11 @@ static void on_signal(int number) {
     enum { LATER = 1000000000 };
     static _Atomic int64_t first; /* nanoseconds; 0: none has come */
     const struct sigaction usual = {.sa_handler = SIG_DFL};
+    gp_processes *its = processes;
     int before = errno;
     int64_t now = (int64_t)gp_clock(), began = 0;
     stop = 1;
-    if (processes) gp_processes_ask_stop(processes);
+    if (its) gp_processes_ask_stop(its);
     if (!atomic_compare_exchange_strong(&first, &began, now) && now - began >= LATER) {
         sigaction(SIGINT, &usual, NULL);
         sigaction(SIGTERM, &usual, NULL);
@@ -297,18 +299,19 @@ static bool trains(const gp_options *options) {
 /* Process 0 trains, and the others follow it. What ends one of them ends all, and is said once. */
 static gp_status run_together(const gp_options *options, uint64_t task, int launched, int rank, bool *says,
                               gp_error *err) {
+    gp_processes *its = NULL;
     *says = rank == 0;
     /* As many queues of a GPU as it can have go on without one another (plan/lines.h). Before other threads begin. */
     (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     prepare_signals(); /* a process that ended by itself now would count as lost */
-    if (gp_processes_open(task, &processes, err) != GP_OK) {
+    if (gp_processes_open(task, &its, err) != GP_OK) {
         *says = gp_process_says_alone(rank);
         return err->status;
     }
-    if (stop) gp_processes_ask_stop(processes); /* it came before there was anyone to ask */
-    gp_status status = gp_opening_compare_file(processes, options->config, err);
-    if (status == GP_OK) status = rank == 0 ? run_with(options, launched, err) : gp_follow(processes, err);
-    gp_processes *its = processes;
+    processes = its;
+    if (stop) gp_processes_ask_stop(its); /* it came before there was anyone to ask */
+    gp_status status = gp_opening_compare_file(its, options->config, err);
+    if (status == GP_OK) status = rank == 0 ? run_with(options, launched, err) : gp_follow(its, err);
     processes = NULL; /* for the handler of signals */
     *says = gp_processes_close(&its, &status, err);
     return status;
