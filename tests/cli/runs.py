@@ -141,7 +141,7 @@ def select(cases, names, parser):
         of, _, test = name.rpartition(".")
         found = [case for case in cases if of in ("", case.__name__) and test in loader.getTestCaseNames(case)]
         if not found:
-            parser.error('there is no test "%s"; the classes are %s' % (name, ", ".join(case.__name__ for case in cases)))
+            parser.error('there is no test "%s"; the classes are %s; name a test as test_x or Class.test_x' % (name, ", ".join(case.__name__ for case in cases)))
         suite.addTests(case(test) for case in found)
     return suite
 

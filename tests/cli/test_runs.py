@@ -37,7 +37,7 @@ class Select(unittest.TestCase):
             with self.subTest(names=names), contextlib.redirect_stderr(said), self.assertRaises(SystemExit) as ended:
                 self.chosen(*names)
             self.assertEqual(ended.exception.code, 2)
-            self.assertIn('there is no test "%s"; the classes are First, Second' % names[-1], said.getvalue())
+            self.assertIn('there is no test "%s"; the classes are First, Second; name a test as test_x or Class.test_x' % names[-1], said.getvalue())
 
 
 if __name__ == "__main__":
