@@ -159,8 +159,8 @@ class Group(unittest.TestCase):
         with open(self.path(name), "w") as file:
             file.write(text)
 
-    def start(self, *arguments, prepare=None, **options):
-        """A started process in the folder; `prepare` runs in it before the program does."""
+    def start(self, *arguments, prepare=None, program=None, **options):
+        """A started process in the folder; `prepare` runs in it before the program does. `program`: another one."""
 
         def before():
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # a test that runs in the background ignores it
@@ -169,7 +169,7 @@ class Group(unittest.TestCase):
 
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, **options}
         process = subprocess.Popen(
-            [PROGRAM, *arguments], cwd=self.folder, preexec_fn=before, text=True, **options
+            [program or PROGRAM, *arguments], cwd=self.folder, preexec_fn=before, text=True, **options
         )
         self.addCleanup(self.finish, process)
         return process
@@ -671,6 +671,31 @@ class Replicas(Group):
                 rates += [rates[-1] * drops.get(epoch, 1)] * 4
             found = [line["lr"] for line in read_lines(folder) if line["event"] == "step"]
             self.assertEqual([float("%.6g" % rate) for rate in found], [float("%.6g" % rate) for rate in rates])
+
+    def test_without_mpi(self):
+        """A program that was built without MPI plans what several processes run, and trains in one process with transport: mpi.
+        It refuses to be one of several processes."""
+        without = os.environ.get("GP_WITHOUT_MPI")
+        if not without:
+            self.skipTest("GP_WITHOUT_MPI names no program that was built without MPI")
+        out = subprocess.run([without, "--version"], capture_output=True, text=True, check=True).stdout
+        self.assertIn("\nMPI: none\n", out)
+        config = os.path.join(HERE, "../../configs/megdet.yaml")
+        over_mpi = ["c.yaml", *self.TWICE, "--set", "pipeline.transport=mpi", "--set", "pipeline.devices=[[cpu, cpu]]"]
+        apart = ["--set", "pipeline.links={processes: 2, host: {latency: 20 us, bandwidth: 10 GB/s}}"]
+        for plan in (["--set", "pipeline.devices=[cpu]", config], [*over_mpi, *apart]):
+            shown = self.expect(["--plan", "--json", "--processors", "64", *plan], 0).out
+            again = self.expect(["--plan", "--json", "--processors", "64", *plan], 0, program=without).out
+            self.assertEqual(json.loads(again), json.loads(shown))
+        self.assertEqual(json.loads(again)["processes"], 2)
+        one = self.train_on("[[cpu, cpu]]")
+        self.expect(["-q", "-o", "alone", *over_mpi], 0, program=without)
+        self.assertEqual(read_model(self.path("alone")), read_model(one))
+        launched = dict(os.environ, OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="0")
+        self.expect(["-q", "-o", "launched", *over_mpi], 1,
+                    "gpipe-train: this program was built without MPI, and cannot run as several processes: install an MPI "
+                    "(scripts/setup.sh --mpi), and build again\n", program=without, env=launched)
+        self.assertFalse(os.path.exists(self.path("launched")))
 
     def test_links(self):
         """Bytes on each link of a plan; a run has the same bits with them."""
