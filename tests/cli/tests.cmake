@@ -75,7 +75,7 @@ set(processes_labels "cli;pipeline;fault")
 if(GP_SANITIZE)
   set(processes --moments 2 test_clipping_and_norms test_changes test_resumed_with_other_numbers_of_processes
                 test_a_timeline_has_all_workers test_processes_and_ranks test_a_loss_that_is_not_finite
-                test_lost_and_stopped test_it_is_said)
+                test_lost_and_stopped)
   list(APPEND processes_labels threads)
 else()
   add_library(gp_hang MODULE ${CMAKE_CURRENT_SOURCE_DIR}/cli/hang.c)
