@@ -31,6 +31,8 @@ gp_cli_test(resnet "pipeline" 300)
 add_test(NAME cli_install COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_install.py ${CMAKE_COMMAND}
                                   ${CMAKE_BINARY_DIR})
 set_tests_properties(cli_install PROPERTIES LABELS "cli;scripts" TIMEOUT 120)
+add_test(NAME cli_tutorial COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_tutorial.py $<TARGET_FILE:gpipe-train>)
+set_tests_properties(cli_tutorial PROPERTIES LABELS "cli;scripts" TIMEOUT 300)
 if(GP_SANITIZE)
   set(unbounded --unbounded)
 endif()
