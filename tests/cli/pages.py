@@ -12,7 +12,8 @@ import threading
 import time
 
 FENCE = re.compile(r"(?P<before>[^\n]*)\n\n?```\w*\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
-NUMBER = re.compile(r"(?<![\w.])[-+±]?\d[\d,]*(\.\d+)?(e[-+]?\d+)?(%| ?(ns|µs|ms|s|KiB|MiB|GiB)\b)?")
+UNIT = r" ?(ns|µs|ms|s|KiB|MiB|GiB)\b"
+NUMBER = re.compile(rf"(?<![\w.])[-+±]?\d+(,\d{{3}})*(\.\d+)?(e[-+]?\d+)?(%|{UNIT})?|…{UNIT}")
 BARS = re.compile("[█▉▊▋▌▍▎▏]+")
 VARIES = re.compile(r"samples/s +\d+m\d+s left|^ *CPU steal|^timing \d+ layers|the workers' threads")
 
