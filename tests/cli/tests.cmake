@@ -15,6 +15,7 @@ gp_cli_test(usage "unit" 120)
 gp_cli_test(config "unit;machine" 120)
 gp_cli_test(folder "unit" 120)
 gp_cli_test(cuts "pipeline" 300)
+gp_cli_test(targets "pipeline" 300)
 gp_cli_test(replicas "pipeline" 300)
 # The program as it is without MPI: its own object stands in for those of the library.
 add_executable(gp_without_mpi ${PROJECT_SOURCE_DIR}/src/cli/gpipe_train.c ${PROJECT_SOURCE_DIR}/src/cli/options.c
