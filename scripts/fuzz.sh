@@ -5,6 +5,8 @@
 #   scripts/fuzz.sh --table          the totals of all runs in the folder
 #
 # Corpora, logs and findings are in $GPIPE_FUZZ (build-fuzz/fuzzing); a run continues with the corpus of the run before it.
+# The target timelines is no libFuzzer's: tests/timelines/test_mutants.py spoils files for gpipe-compare and gpipe-report, one for each
+# 100 RUNS and 330 at least.
 # Each input has 5 s (sanitizers cost five to ten times) and the process 512 MiB. Fails if it finds an input that fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -44,12 +46,21 @@ if [ "${1-}" = --table ]; then
 fi
 runs=${1:?scripts/fuzz.sh RUNS [TARGET…]}
 shift
-[ $# -eq 0 ] || targets=("$@")
+failed=0
+mutants=$((runs / 100))
+case " ${*:-timelines} " in *" timelines "*)
+    tests/timelines/test_mutants.py $((mutants > 330 ? mutants : 330)) "${GPIPE_FUZZ_SEED:-1}" || failed=1
+    ;;
+esac
+if [ $# -gt 0 ]; then
+    targets=()
+    for target in "$@"; do [ "$target" = timelines ] || targets+=("$target"); done
+    [ ${#targets[@]} -gt 0 ] || exit $failed
+fi
 cmake --preset fuzz >/dev/null
 cmake --build --preset fuzz -- --quiet
 scripts/fuzz-seeds.py "$folder"
 build-fuzz/tests/fuzz/seed_programs "$folder/program_text/seeds"
-failed=0
 for target in "${targets[@]}"; do
     fuzz "$target" || failed=1
 done

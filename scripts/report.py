@@ -177,6 +177,13 @@ def main(arguments=None):
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as problem:  # of standard output: all files are read and written above
+        print("gpipe-report: cannot print: %s" % (problem.strerror or str(problem)).lower(), file=sys.stderr)
+        sys.stdout = None  # it cannot be flushed at exit either
+        return 1
+    except MemoryError:
+        print("gpipe-report: the runs do not fit into memory; name fewer of them", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
     return 0

@@ -65,8 +65,8 @@ class _Numbered:
     def __init__(self, ranges, incomplete):
         self.starts = [it.start for it in ranges]
         self.ends = [it.end for it in ranges]
-        found = [re.search(r"(\d+)$", it.name) for it in ranges]
-        numbers = [int(match[1]) if match else None for match in found]
+        found = [re.search(r"(?<!\d)\d{1,18}$", it.name) for it in ranges]
+        numbers = [int(match[0]) if match else None for match in found]
         if None in numbers or any(a >= b for a, b in zip(numbers, numbers[1:])):
             numbers = list(range(1, len(ranges) + 1))
         self.numbers = numbers

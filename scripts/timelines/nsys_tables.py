@@ -1,7 +1,8 @@
 """The tables of an Nsight Systems SQLite export as Python lists, whatever version wrote them.
 
 Tables and columns differ from version to version, and most versions write only tables that have rows. docs/nsight.md names the
-exports that were looked at. Times are integers, in nanoseconds. Nothing here knows steps, workers, or instructions.
+exports that were looked at. Times are integers, in nanoseconds. A value of another type than its column has counts as absent:
+SQLite keeps any value in any column. Nothing here knows steps, workers, or instructions.
 """
 import os
 import re
@@ -68,7 +69,7 @@ class Export:
         """The rows of a query. A damaged page becomes a sentence, whenever it is met."""
         try:
             yield from self.db.execute(sql, values)
-        except (sqlite3.DatabaseError, OverflowError, UnicodeDecodeError) as error:  # the message may have a damaged text
+        except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:  # the message may have a damaged text
             why = "a text is not UTF-8" if isinstance(error, UnicodeDecodeError) else printable(str(error))
             raise BadInput(f"{self.path}: the database is damaged ({why}); export the report again with {EXPORT}") from None
 
@@ -116,17 +117,17 @@ class Export:
         strings = self.strings() if what == KERNEL else {}
         wanted = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId", name or "-", size or "-", kind or "-")
         for start, end, pid, device, stream, correlation, named, bytes_, copy_kind in self._select(table, wanted):
-            if not _is_time(start) or not _is_time(end) or end < start:
+            if not _is_integer(start) or not _is_integer(end) or end < start:
                 self.backwards += 1
                 continue
             if what == KERNEL:
-                text = strings.get(named, named if isinstance(named, str) else "kernel")
+                text = strings.get(named, _text(named, "kernel"))
             elif what == COPY:
                 text = COPY_KINDS.get(copy_kind, "copy")
             else:
-                text = "memset" if what == FILL else f"CUDA graph {named}"
-            it = Activity(what, start, end, pid or 0, device or 0, stream or 0, text, bytes_ or 0, copy_kind)
-            it.issued = correlation  # until _join
+                text = "memset" if what == FILL else f"CUDA graph {_integer(named, '')}".rstrip()
+            it = Activity(what, start, end, _integer(pid), _integer(device), _integer(stream), text, max(0, _integer(bytes_)), copy_kind)
+            it.issued = _integer(correlation, None)  # until _join
             out.append(it)
 
     def _join(self, activities):
@@ -135,6 +136,8 @@ class Export:
         if self._has(table, "start", "globalTid", "correlationId"):
             for start, tid, correlation in self._rows(f"SELECT start, globalTid, correlationId FROM {table} "
                                                       "WHERE correlationId IS NOT NULL AND globalTid IS NOT NULL"):
+                if not _is_integer(start) or not _is_integer(tid) or not _is_integer(correlation):
+                    continue
                 key = (correlation, tid & PID_MASK)
                 if key not in calls or start < calls[key][0]:
                     calls[key] = (start, tid)
@@ -153,7 +156,8 @@ class Export:
     def strings(self):
         """StringIds as a dictionary."""
         if not hasattr(self, "_strings"):
-            self._strings = dict(self._rows("SELECT id, value FROM StringIds")) if self._has("StringIds", "id", "value") else {}
+            rows = self._rows("SELECT id, value FROM StringIds") if self._has("StringIds", "id", "value") else ()
+            self._strings = {at: value for at, value in rows if isinstance(value, str)}
         return self._strings
 
     def has_ranges(self):
@@ -167,15 +171,15 @@ class Export:
         wanted = ("start", "end", "globalTid", "text", "textId", "eventType")
         rest = f"WHERE eventType IN ({PUSH_POP}, {START_END})"
         for start, end, tid, text, text_id, kind in self._select("NVTX_EVENTS", wanted, rest):
-            name = text if text is not None else strings.get(text_id)
-            if name is None or tid is None:
+            name = _text(text, strings.get(text_id))
+            if name is None or not _is_integer(tid):
                 continue
             if name not in known:
                 plain = TORCH.sub("", name)
                 known[name] = plain if is_wanted(plain) else None
             if known[name] is None:
                 continue
-            if not _is_time(start) or (end is not None and (not _is_time(end) or end < start)):
+            if not _is_integer(start) or (end is not None and (not _is_integer(end) or end < start)):
                 self.backwards += 1
                 continue
             out.append(Range(start, end, tid, known[name], kind == PUSH_POP))
@@ -188,7 +192,7 @@ class Export:
         if not self._has(table, "gpuId", "cudaId", "pid"):
             return {}
         return {(pid, device): gpu for gpu, device, pid in self._rows(f"SELECT gpuId, cudaId, pid FROM {table}")
-                if gpu is not None}
+                if _is_integer(gpu)}
 
 
 def process_number(global_pid):
@@ -196,8 +200,16 @@ def process_number(global_pid):
     return global_pid >> 24 & 0xFFFFFF
 
 
-def _is_time(value):
+def _is_integer(value):
     return isinstance(value, int)
+
+
+def _integer(value, otherwise=0):
+    return value if isinstance(value, int) else otherwise
+
+
+def _text(value, otherwise):
+    return value if isinstance(value, str) else otherwise
 
 
 def _check_file(path):

@@ -14,6 +14,8 @@ from operator import attrgetter
 from .nsys_steps import ByRanges, by_gaps, matcher
 from .nsys_tables import COPY as COPIES
 from .nsys_tables import DEVICE_TO_DEVICE, Export, process_number
+from .read import text as printable
+from .read_plan import check_plan
 from .timeline import COMPUTE, COPY, INSTRUCTION, BadInput, Plan, Span, Step, Timeline, Worker, kind_of_nccl
 
 STEP = re.compile(r"step \d{1,12}$")
@@ -222,14 +224,17 @@ class _Reader:
         path = self.plan_path or (beside if os.path.exists(beside) else "")
         if not path or not any(span.op for span in timeline.spans):
             return
+        if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+            raise BadInput(f"{path}: is not a regular file; write the timeline to a file first")
         try:
             with open(path, encoding="utf-8") as file:
                 data = json.load(file)
             if not isinstance(data, dict) or data.get("format") != "gpipe-plan":
                 raise ValueError("is no plan of gpipe-train")
             programs = _places(data)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            why = getattr(error, "strerror", None) or str(error)
+            check_plan(path, data)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+            why = getattr(error, "strerror", None) or printable(str(error))
             raise BadInput(f"{path}: cannot be used as a plan ({why}); make it with gpipe-train --plan --json") from None
         others = [worker for worker in data["workers"] if "cuda" not in str(worker.get("device", "cuda"))]
         if others:

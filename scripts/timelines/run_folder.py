@@ -6,6 +6,7 @@ and a remark says which.
 import json
 import math
 import os
+import re
 import stat
 import sys
 from array import array
@@ -16,11 +17,13 @@ from .run_config import read_config
 from .timeline import BadInput
 
 METRICS = "metrics.jsonl"
+INDEX = "model.safetensors.index.json"
 LONGEST_LINE = 1 << 20  # bytes
 MOST_REMARKS = 5  # of one kind
 NUMBERS = ("loss", "accuracy", "lr", "grad_norm", "samples", "seconds", "data_seconds", "time")
 NOT_FINITE = {"loss": "loss", "grad_norm": "norm of the gradients"}
 NAN, LARGEST = math.nan, sys.float_info.max
+_SNAPSHOT = re.compile(r"step-([0-9]{1,18})(\.safetensors)?$", re.ASCII)
 DECODER = json.JSONDecoder()
 
 
@@ -278,9 +281,10 @@ def _find_snapshots(run, path):
     except OSError:
         return
     for name in names:
-        digits = name[len("step-"):-len(".safetensors")]
-        if name.startswith("step-") and name.endswith(".safetensors") and digits.isascii() and digits.isdigit():
-            run.snapshots.append(int(digits))
+        match = _SNAPSHOT.match(name)
+        # Several processes write a folder, which its index makes whole.
+        if match and (match[2] or os.path.isfile(os.path.join(path, "snapshots", name, INDEX))):
+            run.snapshots.append(int(match[1]))
     run.snapshots.sort()
     for step in run.snapshots:
         at = bisect_left(run.steps, step)
@@ -291,6 +295,9 @@ def _find_snapshots(run, path):
 def _read_configuration(run, path):
     config = os.path.join(path, "config.yaml")
     try:
+        if not stat.S_ISREG(os.stat(config).st_mode):  # a pipe would block
+            run.remarks.append("%s: is not a regular file; the configuration is not compared" % config)
+            return
         with open(config, "rb") as file:
             run.config_text = file.read(1 << 24).decode("utf-8", "replace")
     except OSError as problem:

@@ -421,14 +421,17 @@ class Causes(ReaderTest):
         self.assertEqual(terms[1], {"earlier_stage": 13, "copy": 1})
 
 
+def worker_of(*names):
+    """One of a plan, with instructions of a millisecond each."""
+    return {"instructions": [{"name": name, "op": name.split()[0], "start_ms": at, "end_ms": at + 1, "queue": int(name.startswith("recv"))}
+                             for at, name in enumerate(names)]}
+
+
 class Plans(ReaderTest):
     PLAN = {"format": "gpipe-plan", "version": 1, "workers": [{"stages": [0]}, {"stages": [1]}], "programs": [
-        {"pass": "evaluation", "workers": []},
-        {"pass": "training", "workers": [
-            {"instructions": [{"name": "load s0 m0"}, {"name": "F s0 m0"}, {"name": "send s0 m0 e0"}, {"name": "F s0 m1"},
-                              {"name": "B s0 m0"}]},
-            {"instructions": [{"name": "recv s1 m0 e0", "queue": 1}, {"name": "F s1 m0"}, {"name": "recv s1 m1 e0", "queue": 1},
-                              {"name": "F s1 m1"}, {"name": "B s1 m0"}]}]}]}
+        {"pass": "evaluation", "workers": [{}, {}]},
+        {"pass": "training", "workers": [worker_of("load s0 m0", "F s0 m0", "send s0 m0 e0", "F s0 m1", "B s0 m0"),
+                                         worker_of("recv s1 m0 e0", "F s1 m0", "recv s1 m1 e0", "F s1 m1", "B s1 m0")]}]}
 
     def make(self, plan):
         with Made(self.path) as made:
@@ -447,8 +450,7 @@ class Plans(ReaderTest):
         self.assertEqual(timeline.plan.data, self.PLAN)
 
     def test_a_smaller_last_mini_batch_has_a_program_of_its_own(self):
-        small = {"pass": "training", "workers": [
-            {"instructions": [{"name": "F s0 m0"}, {"name": "B s0 m0"}]}, {"instructions": [{"name": "F s1 m0"}]}]}
+        small = {"pass": "training", "workers": [worker_of("F s0 m0", "B s0 m0"), worker_of("F s1 m0")]}
         plan = dict(self.PLAN, programs=[small, *self.PLAN["programs"]])
         self.make(plan)
         with Made.again(self.path) as made:

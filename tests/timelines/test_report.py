@@ -185,12 +185,18 @@ class Events(Report):
                   STEPS[2], {"event": "change", "step": 4, "changes": {"data.batch": 20}, "time": 2.1}, STEPS[3]]
         folder = self.run_folder("a", events)
         (folder / "snapshots").mkdir()
-        for name in ("step-00000002.safetensors", "step-00000009.safetensors", "step-.safetensors", "other"):
+        for name in ("step-00000002.safetensors", "step-00000009.safetensors", "step-.safetensors", "other", "step-00000004",
+                     "step-00000003.safetensors-1"):
             (folder / "snapshots" / name).write_text("")
+        for step, files in ((1, ["part-0.safetensors", "model.safetensors.index.json"]), (3, ["part-0.safetensors"])):
+            path = folder / "snapshots" / ("step-%08d" % step)  # of several processes; without its index it is not whole
+            path.mkdir()
+            for name in files:
+                (path / name).write_text("")
         [one] = self.json("a")["runs"]
         self.assertEqual((one["status"], one["planned_steps"], one["account"]), ("no end", 9, None))
         self.assertEqual([(event["kind"], event["step"], event["text"]) for event in one["events"]],
-                         [("end", 2, "interrupted"), ("resume", 2, "resumed after step 2"),
+                         [("snapshot", 1, "snapshot"), ("end", 2, "interrupted"), ("resume", 2, "resumed after step 2"),
                           ("change", 2, "optimizer.sgd.lr: 0.25, data.shuffle: true"), ("snapshot", 2, "snapshot"),
                           ("change", 4, "data.batch: 20")])
 
@@ -366,6 +372,13 @@ class BadInput(Report):
         done = subprocess.run([sys.executable, SCRIPT, "--json", self.folder / "a"], stdout=write, stderr=subprocess.PIPE)
         os.close(write)
         self.assertEqual((done.returncode, done.stderr), (1, b""))
+
+    def test_a_full_device(self):
+        self.run_folder("a")
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run([sys.executable, SCRIPT, "--text", "a"], cwd=self.folder, stdout=full, stderr=subprocess.PIPE,
+                                  encoding="utf-8", timeout=100)
+        self.assertEqual((done.returncode, done.stderr), (1, "gpipe-report: cannot print: no space left on device\n"))
 
     def test_control_characters_do_not_reach_the_terminal(self):
         self.run_folder("a\x1b[2J\nb", "{\n" + lines(STEPS))
