@@ -7,8 +7,7 @@ wrong once, and end in time when a process is lost.
 N processes are killed, stopped or told to end at random moments; by default few. M runs are drawn at random, with seed T: always
 the same ones if it is not given. The libraries are built from hang.c and faults.c;
 without them, no worker hangs, and no process stops in a snapshot. The other program is the same with another number of its
-version. Prints its seed. Without MPI in the
-program, only the test of what it says then. Exit status 77: there is no mpirun. Standard library only.
+version. Prints its seed. Exit status 77: the program has no MPI, or there is no mpirun. Standard library only.
 """
 
 import array
@@ -20,6 +19,7 @@ import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -27,7 +27,7 @@ import unittest
 
 import runs
 from runs import OPTIONS, Runs, main, read, snapshots
-from test_cli import results, sets, write_tensors
+from test_cli import MOVED, PIXELS, results, sets, write_pixels, write_tensors
 
 # 8 layers with a skip, batch norm and dropout. Mini-batches of 16 samples, the last of an epoch of 2.
 CONFIG = runs.TRAINED
@@ -75,6 +75,13 @@ def rank_of(pid):
         if name in variables:
             return int(variables[name])
     return None
+
+
+def skip_without_mpi(program):
+    """Ends a test program with status 77."""
+    if not has_mpi(program) or not shutil.which("mpirun"):
+        print("skipped: " + ("there is no mpirun" if has_mpi(program) else "this program was built without MPI"))
+        sys.exit(77)
 
 
 def hiding(folder, then="true"):
@@ -242,6 +249,12 @@ class Bits(Launched):
         status, said, out = self.end(self.launch(several, (3, arguments)))
         self.assertEqual((status, said), (0, []), out)
         self.expect_equal(one, several)
+
+    def test_targets_move_where_their_pictures_are_not_read(self):
+        """The first process reads pictures, the last their targets. Padded pixels do not count, in the divisor of both."""
+        write_pixels(os.path.join(self.folder, "pixels.safetensors"))
+        for processes, more in ((2, []), (4, FOUR), (2, ["pipeline.replicas=2", *SHARED])):
+            self.compare(processes, more, *PIXELS, *MOVED)
 
     def test_resumed_with_other_numbers_of_processes(self):
         one = self.by_itself([])
@@ -852,6 +865,47 @@ class Starts(Launched):
             status, said, out = self.end(process)
             self.assertEqual((status, said), (130, []), out)
 
+    @staticmethod
+    def listening(pid):
+        """Where a process listens, as pairs of an address, as the kernel writes it, and a port."""
+        own, found = set(), set()
+        for number in os.listdir("/proc/%d/fd" % pid):
+            own.add(os.readlink("/proc/%d/fd/%s" % (pid, number)))
+        for kind in ("tcp", "tcp6"):
+            with open("/proc/%d/net/%s" % (pid, kind)) as file:
+                for words in (line.split() for line in file):
+                    if words[3] == "0A" and "socket:[%s]" % words[9] in own:
+                        address, port = words[1].split(":")
+                        found.add((address, int(port, 16)))
+        return found
+
+    def test_process_0_stalls_while_others_join(self):
+        """For longer than another process waits for its answer (5 s). 200 strangers who say nothing are at the door, too. Nobody
+        but this machine reaches it."""
+        if not OPTIONS.hang:
+            self.skipTest("no library was named that stops a process")
+        process = self.launch(self.run_folder, (3, ["c.yaml", "--force", *sets(FOUR)]), environment={
+            "LD_PRELOAD": OPTIONS.hang, "GP_HANG_RANK": "0", "GP_HANG_AT": "STOP", "OMPI_MCA_btl": "vader,self"})
+        stopped, start = None, time.monotonic()
+        while stopped is None:
+            self.assertIsNone(process.poll())
+            self.assertLess(time.monotonic() - start, PATIENCE)
+            time.sleep(0.01)
+            first = [pid for pid in children(process.pid) if rank_of(pid) == 0]
+            if first and read("/proc/%d/stat" % first[0]).decode().rsplit(")", 1)[1].split()[0] == "T":
+                stopped, = first
+        at = self.listening(stopped)
+        self.assertEqual([address for address, _ in at], ["0100007F"], at)
+        (_, port), = at
+        strangers = [socket.create_connection(("127.0.0.1", port)) for _ in range(200)]
+        time.sleep(6)
+        os.kill(stopped, signal.SIGCONT)
+        status, said, out = self.end(process)
+        for stranger in strangers:
+            stranger.close()
+        self.assertEqual((status, said), (0, []), out)
+        self.expect_equal(self.by_itself(sets(FOUR)), self.run_folder)
+
     def test_slurm_without_pmi(self):
         """srun says nothing of PMIx. MPI is not started, and one task speaks."""
         for rank in (0, 1, 3):
@@ -888,32 +942,10 @@ class Starts(Launched):
         self.assertEqual((status, said), (2, ["unknown option --nonsense: see gpipe-train --help"]), out)
 
 
-class WithoutMpi(Runs):
-    """The program was built without MPI, and a launcher starts several processes."""
-
-    config = CONFIG
-
-    @classmethod
-    def setUpClass(cls):
-        if has_mpi():
-            raise unittest.SkipTest("the program was built with MPI")
-        super().setUpClass()
-
-    def test_it_is_said(self):
-        """By process 0. Another one says it if the launcher has not ended it two seconds later, since process 0 is of
-        another kind then."""
-        for rank in ("0", "1"):
-            self.run_program("-q", status=1, err="gpipe-train: this program was built without MPI, and cannot run as several "
-                             "processes: install an MPI (scripts/setup.sh --mpi), and build again\n",
-                             environment={"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": rank})
-            self.assertFalse(os.path.exists(self.run_folder))
-
-
 if __name__ == "__main__":
     SOME = sys.argv[1:2]
-    if SOME and has_mpi(os.path.abspath(SOME[0])) and not shutil.which("mpirun"):
-        print("skipped: there is no mpirun")
-        sys.exit(77)
-    main(Bits, Matrix, Data, BadInput, Faults, Hangs, Deliveries, Starts, WithoutMpi, moments={"type": int, "default": 6},
+    if SOME:
+        skip_without_mpi(os.path.abspath(SOME[0]))
+    main(Bits, Matrix, Data, BadInput, Faults, Hangs, Deliveries, Starts, moments={"type": int, "default": 6},
          matrix={"type": int, "default": 12}, hang={"type": os.path.abspath}, faults={"type": os.path.abspath},
          **{"matrix-seed": {"type": int, "default": 1}, "other-version": {"type": os.path.abspath}})
