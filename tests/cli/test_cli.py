@@ -1346,6 +1346,10 @@ class Failures(Group):
 class Plan(Group):
     """--plan trains nothing and leaves nothing."""
 
+    def setUp(self):
+        super().setUp()
+        os.environ["XDG_CACHE_HOME"] = self.path("no times of other tests")
+
     def test_frozen_parameters_are_counted(self):
         """2·3·3·8 + 8 of the first convolution; in the plan and at the start of a run."""
         frozen = ["--set", "model.layers.0.conv.freeze=true"]
@@ -1481,6 +1485,7 @@ class Plan(Group):
 
     def test_it_is_the_plan_of_the_run(self):
         """-v prints the plan before it trains; its norms are in the plan where there is clip_norm, and else its own."""
+        self.expect(["-q", "-o", "run", "c.yaml"], 0)  # leaves rates
         for cut in ([], sets(["pipeline.devices=[cpu]"]), sets(["train={steps: 0}"])):
             self.assertNotIn("norm s", self.expect(["--plan", "-v", "c.yaml", *cut], 0).out)
             cut = [*cut, *sets(["optimizer.clip_norm=1"])]
