@@ -792,7 +792,7 @@ class Faults(Launched):
             self.assertEqual((status, len(said)), (1, 1), out)
             self.assertRegex(said[0], self.SENTENCE[signal.SIGSTOP].replace("%d", r"\d+"))
             self.assertEqual(os.listdir(folder), [])
-            self.assertEqual(read(log).decode().splitlines().count("mkdir step-00000007"), 1)
+            self.assertEqual(read(log).decode().splitlines().count("mkdir step-00000004"), 1)
             os.remove(log)
 
 
