@@ -18,7 +18,7 @@ double gp_profile_slowdown(const gp_profile *profile);
 #define GP_SPREAD_COUNTED 0.3
 double gp_profile_spread(const gp_profile *profile);
 /* Other programs took so much of the machine while it was measured that it ranks nothing: a slowdown or a spread beyond
- * these. False of counted times. */
+ * these. False of counted times, and of a profile that its user named. */
 #define GP_DISTURBED_SLOWDOWN 1.15
 #define GP_DISTURBED_SPREAD   0.1
 bool gp_profile_is_disturbed(const gp_profile *profile);
@@ -29,7 +29,7 @@ int gp_profile_digits(const gp_profile *profile);
  * NULL. Owned by the caller. */
 GP_MUST_USE gp_status gp_profile_source(const gp_profile *profile, char **out, gp_error *err);
 /* "taken 3 days ago, slowdown 1.31" into the buffer, which is returned; "" for times that are counted. */
-enum { GP_TAKING_TEXT = 80 };
+enum { GP_TAKING_TEXT = 112 };
 const char *gp_profile_taking(char buffer[GP_TAKING_TEXT], const gp_profile *profile, int64_t now);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -189,6 +190,11 @@ static void write_slowdowns(const report *r) {
                 "             on %s whole rounds took %.2f times as long as the sum of the times below (slowdown)\n",
                 gp_report_profiled(device).text, device->slowdown);
     }
+    if (gp_profile_is_disturbed(profile))
+        fputs("disturbed    other programs took part of the machine, so these times choose nothing: the balance is of "
+              "counted costs\n"
+              "             run gpipe-balance --again when the machine is idle\n",
+              r->out);
 }
 
 static void write_links(const report *r) {
@@ -229,11 +235,19 @@ static void write_stages(const report *r) {
     }
 }
 
+static gp_report_text predicted_text(const report *r, const cut *c) {
+    return gp_report_predicted(c->expected.seconds, gp_profile_digits(r->session->profile));
+}
+
 static void write_other(const report *r, const char *what, const cut *other) {
     fprintf(r->out, "             %s ", what);
     gp_balance_write_layers(r->out, other->layers, r->stages);
-    fprintf(r->out, ": %s, %.2f times as long\n", gp_report_seconds(other->expected.seconds).text,
-            r->found.expected.seconds > 0 ? other->expected.seconds / r->found.expected.seconds : 1);
+    double times = r->found.expected.seconds > 0 ? other->expected.seconds / r->found.expected.seconds : 1;
+    double spread = gp_profile_spread(r->session->profile);
+    if (spread > 0 && fabs(times - 1) < spread)
+        fprintf(r->out, ": %s, as long within the spread of ±%.0f%%\n", predicted_text(r, other).text, 100 * spread);
+    else
+        fprintf(r->out, ": %s, %.2f times as long\n", predicted_text(r, other).text, times);
     if (!other->fits) fprintf(r->out, "             it does not fit: %s\n", other->missing.text);
 }
 
@@ -284,8 +298,8 @@ static void write_expected(const report *r) {
     const gp_session *session = r->session;
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     fprintf(r->out, "\npredicted    a step of %s: %s, bubble %.0f%%\n",
-            gp_report_count(session->config->data.batch, "sample").text,
-            gp_report_seconds(r->found.expected.seconds).text, 100 * r->found.expected.bubble);
+            gp_report_count(session->config->data.batch, "sample").text, predicted_text(r, &r->found).text,
+            100 * r->found.expected.bubble);
     if (r->stages > 1) write_other(r, "the even cut", &r->even);
     if (r->configured.layers) write_other(r, "the configured", &r->configured);
     if (!r->configured.layers && pipeline->layers_count > 0) {
