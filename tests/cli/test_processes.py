@@ -12,6 +12,7 @@ version. Prints its seed. Exit status 77: the program has no MPI, or there is no
 
 import array
 import collections
+import contextlib
 import glob
 import json
 import os
@@ -700,7 +701,7 @@ class Faults(Launched):
         processes = self.rng.randint(2, min(3, stages))
         arguments = ["c.yaml", *sets(["pipeline.devices=[%s]" % ", ".join(["cpu"] * stages), "pipeline.balance=size",
                                       "pipeline.timeout=2"])]
-        arguments.append("--resume" if snapshots(self.run_folder) else "--force")
+        arguments.append("--resume")
         self.mark = time.time_ns()
         process = self.launch(self.run_folder, (processes, arguments))
         begun = self.await_lines(process, self.rng.randrange(60))
@@ -758,7 +759,7 @@ class Faults(Launched):
                 if not goes_on:
                     break
                 counts[number.name] += 1
-            self.run_program("-q", "--resume" if snapshots(self.run_folder) else "--force")
+            self.run_program("-q", "--resume")
             self.expect_as_alone()
         print("%d disturbed: %s" % (sum(counts.values()), dict(counts)), flush=True)
 
@@ -777,6 +778,30 @@ class Faults(Launched):
         self.assertEqual((status, len(said)), (1, 1), out)
         self.assertRegex(said[0], self.SENTENCE[signal.SIGSTOP] % (1, pid))
 
+
+    def test_the_folder_moves(self):
+        """The parts of all processes go where it is now."""
+        while True:
+            self.mark = time.time_ns()
+            process = self.launch(self.run_folder, (2, ["c.yaml", "--force", *self.LINES]))
+            begun = self.await_lines(process, 5)
+            pids = [pid for pid in children(process.pid) if rank_of(pid) is not None] if begun else []
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
+            if len(pids) == 2 and not snapshots(self.run_folder):
+                break
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+            self.end(process)
+            shutil.rmtree(self.run_folder)
+        moved = self.move_folder()
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+        out, _ = process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, 0, out)
+        self.expect_moved(moved, [line for line in out.splitlines() if line.startswith("gpipe-train: ")])
 
     def test_lost_in_a_snapshot(self):
         """Process 1 stops before it makes its part, and before it writes to it. Process 0 removes what was begun, and begins no
