@@ -104,6 +104,9 @@ GP_MUST_USE gp_status gp_profile_create_counted(const gp_device_spec *devices, i
                                                 gp_error *err);
 /* Of a device, for counting: those of its row, or assumed ones. `profile` may be NULL. */
 gp_rates gp_profile_rates(const gp_profile *profile, const gp_device_spec *spec);
+/* The same for what is chosen by time: brief ones count as assumed, so that the first run on a machine has the cut of
+ * every other machine. */
+gp_rates gp_profile_choosing_rates(const gp_profile *profile, const gp_device_spec *spec);
 /* Whether times are counted: there is no profile (NULL), or one that has rates only. */
 bool gp_profile_is_counted(const gp_profile *profile);
 

@@ -41,16 +41,18 @@ int gp_profile_digits(const gp_profile *profile) {
 static gp_status counted_source(const gp_profile *profile, char **out, gp_error *err) {
     char date[GP_WHEN_TEXT];
     int64_t oldest = 0;
-    bool all = profile != NULL;
+    bool all = profile != NULL, brief = false;
     for (int d = 0; profile && d < profile->device_count; d++) {
         int64_t taken = profile->devices[d].rates.taken;
         if (taken == 0) all = false;
+        brief = brief || profile->devices[d].rates.brief;
         if (taken > 0 && (oldest == 0 || taken < oldest)) oldest = taken;
     }
     if (oldest == 0)
         return gp_copy_text(out, "counted, with assumed rates; no profile fits; gpipe-balance measures one", err);
-    return gp_format_text(out, err, "counted, with this machine's measured rates of %s%s; no profile fits",
-                          gp_when_date(date, oldest), all ? "" : ", and assumed ones of some devices");
+    return gp_format_text(out, err, "counted, with this machine's %srates of %s%s; no profile fits%s",
+                          brief ? "briefly measured " : "measured ", gp_when_date(date, oldest),
+                          all ? "" : ", and assumed ones of some devices", brief ? "; gpipe-balance measures one" : "");
 }
 
 gp_status gp_profile_source(const gp_profile *profile, char **out, gp_error *err) {

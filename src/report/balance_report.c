@@ -295,6 +295,7 @@ static void write_expected(const report *r) {
                 gp_report_count(r->stages, "stage").text);
     }
     gp_processors_warn(r->found.plan, true, r->out);
+    gp_norm_warn(r->found.plan, true, r->out);
     fputs("\nbalance      ", r->out);
     gp_balance_write_layers(r->out, r->found.layers, r->stages);
     fputs("\n", r->out);

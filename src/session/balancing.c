@@ -87,7 +87,7 @@ static gp_status counted_layers(const coster *c, const variant *on, double recom
                                .optimizer_states = c->session->update.states,
                                .kind = on->spec.kind,
                                .threads = on->spec.threads > 1 ? on->spec.threads : 1,
-                               .rates = gp_profile_rates(c->session->profile, &on->spec)};
+                               .rates = gp_profile_choosing_rates(c->session->profile, &on->spec)};
     int64_t *once = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&once, graph->layer_count, err));
     gp_status status = gp_cost_by_time(&request, once, err);
@@ -103,7 +103,7 @@ static gp_status counted_layers(const coster *c, const variant *on, double recom
 static void find_copies(const gp_session *session, const gp_device_spec *to, gp_balance_device *out) {
     const gp_profile_copy *load =
         session->profile ? gp_profile_find_copy(session->profile, "host", to->kind->name) : NULL;
-    const gp_rates rates = gp_profile_rates(session->profile, to);
+    const gp_rates rates = gp_profile_choosing_rates(session->profile, to);
     out->load_latency = 1e12 * (load ? load->latency : rates.copy_latency);
     out->load_per_byte = load ? 1e12 * load->per_byte : 1e12 / rates.copy_bytes;
     out->copy_latency = 1e12 * rates.copy_latency;

@@ -106,23 +106,50 @@ gp_status gp_folder_check_unused(const char *path, gp_error *err) {
     return GP_OK;
 }
 
+/* Whether the file begins with `head`; `partly`: or with as much of it as it has. */
+static bool begins_with(const char *path, const char *head, bool partly) {
+    enum { LONGEST = 32 };
+    char found[LONGEST];
+    size_t length = strlen(head);
+    FILE *file = fopen(path, "re");
+    size_t count = file ? fread(found, 1, length, file) : 0;
+    bool begins = file && !ferror(file) && (partly || count == length) && memcmp(found, head, count) == 0;
+    if (file) fclose(file);
+    return begins;
+}
+
+/* As a run writes config.yaml. */
+static bool is_config_of_run(const char *path) {
+    return begins_with(path, "# gpipe-train ", false);
+}
+
+gp_status gp_folder_check_remains(const char *path, gp_error *err) {
+    const gp_path config = gp_folder_file(path, "config.yaml"), metrics = gp_folder_file(path, "metrics.jsonl");
+    const char *other = NULL;
+    for (int i = 0; i < RUN_FILES && !other; i++)
+        if (access(gp_folder_file(path, run_files[i]).text, F_OK) == 0) other = run_files[i];
+    bool has_metrics = access(metrics.text, F_OK) == 0;
+    if (!other) return GP_OK;
+    if (is_config_of_run(config.text) && (!has_metrics || begins_with(metrics.text, "{\"event\":", true))) return GP_OK;
+    return gp_fail(
+        err, GP_USAGE,
+        "%s has no snapshot to go on from, and what it holds (%s) was not left by a run: choose another folder "
+        "with -o, or replace it with --force",
+        path, other);
+}
+
 gp_status gp_folder_check_config(const char *path, const char *config, gp_error *err) {
-    static const char head[] = "# gpipe-train ";
-    char found[sizeof head] = "";
     const gp_path file = gp_folder_file(path, "config.yaml");
-    bool same = gp_file_is(file.text, config);
-    FILE *opened = same ? fopen(file.text, "re") : NULL;
-    bool ours = opened && fread(found, 1, sizeof head - 1, opened) == sizeof head - 1 && strcmp(found, head) == 0;
-    if (opened) fclose(opened);
-    if (!same || ours) return GP_OK;
+    if (!gp_file_is(file.text, config) || is_config_of_run(file.text)) return GP_OK;
     return gp_fail(err, GP_USAGE,
                    "%s: the run would write its config.yaml over the configuration %s: choose another folder with -o",
                    path, config);
 }
 
 /* The file descriptor stays open: with the process the kernel closes it, and the lock goes. */
-gp_status gp_folder_lock(const char *path, gp_error *err) {
+gp_status gp_folder_lock(const char *path, bool *there, gp_error *err) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    *there = fd >= 0;
     if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0) return GP_OK;
     int why = errno;
     close(fd);

@@ -51,6 +51,7 @@ static void say_change(gp_trainer *t, const gp_change *change) {
 /* A snapshot that cannot be written is no reason to end a run that could go on. */
 static gp_status save_before(gp_trainer *t, int64_t step, gp_error *err) {
     gp_error failure = {0};
+    if (t->short_of_disk) return GP_OK;
     gp_status status = gp_trainer_save_now(t, &failure);
     if (status == GP_OK) return GP_OK;
     t->saved = -1;

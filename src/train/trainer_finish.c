@@ -44,8 +44,7 @@ static gp_status say_unsaved(gp_trainer *t, gp_status status, const gp_error *ca
 /* A run that takes snapshots leaves one of its end, to be gone on with further; one that was asked to end leaves one in
  * any case. *wanted: whether it should; it stands where GP_OK is returned. */
 static gp_status save_snapshot(gp_trainer *t, bool *wanted, gp_error *err) {
-    const gp_every *every = &t->session->config->train.save_every;
-    *wanted = t->session->steps > 0 && (t->interrupted || every->time.count > 0 || every->minutes > 0);
+    *wanted = t->session->steps > 0 && (t->interrupted || gp_trainer_takes_snapshots(t));
     return *wanted ? gp_trainer_save_now(t, err) : GP_OK;
 }
 

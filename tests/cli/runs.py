@@ -117,8 +117,7 @@ class Runs(unittest.TestCase):
         return process.poll() is None
 
     def resume_arguments(self):
-        if not snapshots(self.run_folder):
-            return ["--force"]
+        """A run that was ended before its first snapshot begins again."""
         return ["--resume", *(any_cut(self.rng, self.layers) if self.rng.random() < 0.5 else [])]
 
     def expect_as_alone(self):

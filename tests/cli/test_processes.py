@@ -27,7 +27,7 @@ import unittest
 
 import runs
 from runs import OPTIONS, Runs, main, read, snapshots
-from test_cli import results, sets, write_tensors
+from test_cli import MOVED, PIXELS, results, sets, write_pixels, write_tensors
 
 # 8 layers with a skip, batch norm and dropout. Mini-batches of 16 samples, the last of an epoch of 2.
 CONFIG = runs.TRAINED
@@ -249,6 +249,12 @@ class Bits(Launched):
         status, said, out = self.end(self.launch(several, (3, arguments)))
         self.assertEqual((status, said), (0, []), out)
         self.expect_equal(one, several)
+
+    def test_targets_move_where_their_pictures_are_not_read(self):
+        """The first process reads pictures, the last their targets. Padded pixels do not count, in the divisor of both."""
+        write_pixels(os.path.join(self.folder, "pixels.safetensors"))
+        for processes, more in ((2, []), (4, FOUR), (2, ["pipeline.replicas=2", *SHARED])):
+            self.compare(processes, more, *PIXELS, *MOVED)
 
     def test_resumed_with_other_numbers_of_processes(self):
         one = self.by_itself([])
@@ -799,7 +805,7 @@ class Faults(Launched):
             self.assertEqual((status, len(said)), (1, 1), out)
             self.assertRegex(said[0], self.SENTENCE[signal.SIGSTOP].replace("%d", r"\d+"))
             self.assertEqual(os.listdir(folder), [])
-            self.assertEqual(read(log).decode().splitlines().count("mkdir step-00000007"), 1)
+            self.assertEqual(read(log).decode().splitlines().count("mkdir step-00000004"), 1)
             os.remove(log)
 
 

@@ -179,6 +179,11 @@ static void sources_have_words(void **state) {
                  "");
     counted->devices[0].rates.taken = 3 * 86400;
     expect_words(counted, "counted, with this machine's measured rates of 1970-01-02; no profile fits", "");
+    counted->devices[0].rates.brief = true;
+    expect_words(counted,
+                 "counted, with this machine's briefly measured rates of 1970-01-02; no profile fits; gpipe-balance "
+                 "measures one",
+                 "");
     gp_profile_destroy(&counted);
     gp_profile *profile = make(1, 2, 0.25);
     expect_words(profile, "from the profile taken now", "slowdown 1.00");

@@ -26,16 +26,16 @@ static void use_new_cache(void) {
     setenv("XDG_CACHE_HOME", fixture_new_folder(), 1);
 }
 
-static bool has_rates(void) {
-    gp_rates rates;
+static bool has_rates(gp_rates *out) {
     gp_error err = {0};
     bool found = false;
-    assert_int_equal(gp_rates_find(&cpu, &rates, &found, &err), GP_OK);
+    assert_int_equal(gp_rates_find(&cpu, out, &found, &err), GP_OK);
     return found;
 }
 
-/* The kept profile of the rates, as measured on a slow machine at another time. */
-static void slow_down_rates(void) {
+/* The kept profile of the rates, as measured on a machine at another time that computes slowly, and moves memory slowly
+ * or at once. */
+static void slow_down_rates(bool memory) {
     glob_t found;
     char pattern[500];
     gp_profile *profile = NULL;
@@ -45,7 +45,8 @@ static void slow_down_rates(void) {
     assert_int_equal(found.gl_pathc, 1);
     assert_int_equal(gp_profile_read(found.gl_pathv[0], &profile, &err), GP_OK);
     for (int i = 0; i < profile->layer_count; i++)
-        for (int t = 0; t < GP_PROFILE_TIMES; t++) profile->devices[0].layers[i].time[t] = 5e3;
+        for (int t = 0; t < GP_PROFILE_TIMES; t++)
+            profile->devices[0].layers[i].time[t] = memory || i == 3 || i == 5 ? 5e3 : 1e-6 * (i + 1);
     profile->taken = 1763838164;
     assert_int_equal(gp_profile_keep(profile, found.gl_pathv[0], &err), GP_OK);
     gp_profile_destroy(&profile);
@@ -77,8 +78,8 @@ static void rates_are_used_if_there_are_some(void **state) {
     gp_session *session = find(NULL);
     assert_null(session->profile);
     gp_session_close(&session);
-    assert_int_equal(gp_rates_measure(&cpu, 1e-9, NULL, &rates, &err), GP_OK);
-    slow_down_rates();
+    assert_int_equal(gp_rates_measure(&cpu, false, 1e-9, NULL, &rates, &err), GP_OK);
+    slow_down_rates(true);
     session = find(NULL);
     assert_true(session->profile && gp_profile_is_counted(session->profile));
     gp_expectation assumed, measured;
@@ -133,10 +134,11 @@ static void a_slowed_profile_is_measured_again(void **state) {
 
 static void balancing_leaves_rates_and_a_profile(void **state) {
     (void)state;
+    gp_rates rates;
     use_new_cache();
     gp_session *session = balance();
     assert_true(session->measured.rounds > 0 && session->profile->path && session->profile->taken > 0);
-    assert_true(has_rates());
+    assert_true(has_rates(&rates) && !rates.brief);
     gp_session_close(&session);
     session = find(NULL);
     assert_false(gp_profile_is_counted(session->profile));
@@ -144,22 +146,51 @@ static void balancing_leaves_rates_and_a_profile(void **state) {
     gp_session_close(&session);
 }
 
-/* A run measures rates if it is long enough, though its balance is given; planning measures nothing. */
-static void a_long_run_leaves_rates(void **state) {
+/* A run measures rates, though its balance is given: brief ones if it is short. Planning measures nothing, and uses
+ * them. A run without steps needs none. */
+static void a_run_leaves_rates(void **state) {
     (void)state;
     const gp_session_options run = {.profiling = GP_PROFILING_MEASURE};
-    use_new_cache();
-    gp_session *session = open_with(&run, FIXTURE_CHANGES("pipeline.balance=[3, 5]"));
-    assert_null(session->profile);
-    assert_false(has_rates());
-    gp_session_close(&session);
     const char *const *without_end = FIXTURE_CHANGES("pipeline.balance=[3, 5]", "train.epochs=100000000");
+    gp_rates rates;
+    use_new_cache();
+    gp_session *session = find(without_end);
+    assert_null(session->profile);
+    assert_false(has_rates(&rates));
+    gp_session_close(&session);
+    session = open_with(&run, FIXTURE_CHANGES("pipeline.balance=[3, 5]"));
+    assert_true(session->profile && gp_profile_is_counted(session->profile));
+    assert_true(session->profile->devices[0].rates.brief && has_rates(&rates) && rates.brief);
+    gp_session_close(&session);
     session = find(without_end);
-    assert_false(has_rates());
+    assert_true(session->profile && session->profile->devices[0].rates.brief);
     gp_session_close(&session);
     session = open_with(&run, without_end);
-    assert_true(session->profile && gp_profile_is_counted(session->profile) && has_rates());
+    assert_false(session->profile->devices[0].rates.brief);
+    assert_true(has_rates(&rates) && !rates.brief);
     gp_session_close(&session);
+}
+
+/* The cut of the first run is that of a machine without rates, whatever it measures. */
+static void brief_rates_cut_nothing(void **state) {
+    (void)state;
+    gp_rates rates;
+    gp_error err = {0};
+    /* Convolutions with few bytes, and a layer with many. */
+    const char *const *mixed = FIXTURE_CHANGES(
+        "model.layers=[conv: {out: 64, kernel: 5, pad: 2}, conv: {out: 64, kernel: 5, pad: 2}, conv: {out: 64, kernel: "
+        "5, pad: 2}, conv: {out: 64, kernel: 5, pad: 2}, flatten, linear: 2000, linear: 3]");
+    for (int brief = 0; brief < 2; brief++) {
+        use_new_cache();
+        gp_session *assumed = find(mixed);
+        assert_int_equal(gp_rates_measure(&cpu, brief, 1e-9, NULL, &rates, &err), GP_OK);
+        slow_down_rates(false);
+        gp_session *session = find(mixed);
+        assert_true(session->profile && session->profile->devices[0].rates.brief == brief);
+        assert_int_equal(session->layers[0] == assumed->layers[0], brief);
+        gp_session_close(&session);
+        gp_session_close(&assumed);
+    }
 }
 
 /* Each layer keeps the ratio of its measured time to its counted one. */
@@ -361,7 +392,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rates_are_used_if_there_are_some),
         cmocka_unit_test(balancing_leaves_rates_and_a_profile),
-        cmocka_unit_test(a_long_run_leaves_rates),
+        cmocka_unit_test(a_run_leaves_rates),
+        cmocka_unit_test(brief_rates_cut_nothing),
         cmocka_unit_test(other_micro_batches_are_scaled),
         cmocka_unit_test(what_is_measured_is_told),
         cmocka_unit_test(a_slowed_profile_is_measured_again),
