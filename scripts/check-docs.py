@@ -63,8 +63,8 @@ def list_files(root):
     """docs/files.md."""
     lines = [INTRODUCTION]
     for folder in folders_of_sources(root):
-        lines += [f"\n## {folder.relative_to(root).as_posix()}\n", "| file | what it is for |", "|---|---|"]
-        lines += [f"| `{stem}` | {beginning(what or '')} |" for stem, what in describe(folder)]
+        lines += [f"\n## {folder.relative_to(root).as_posix()}\n"]
+        lines += [f"- `{stem}`: {beginning(what or '')}" for stem, what in describe(folder)]
     return "\n".join(lines) + "\n"
 
 

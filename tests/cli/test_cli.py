@@ -1693,6 +1693,33 @@ class Predictions(Group):
         self.assertEqual(self.predict("--weights", "runs/c/snapshots/step-00000008.safetensors", "c.yaml"), rows)
         self.assertNotEqual(self.predict("--weights", "runs/c/best.safetensors", "c.yaml", "--set", "data.eval.take=[0, 14]"), rows)
 
+    def test_weights_with_a_wrong_bit(self):
+        """Of a snapshot, and of a model, wherever it is. Other programs' files have no checksum, and are taken."""
+        self.expect(["-q", "c.yaml", "--set", "train.save_every=4"], 0)
+        rng = random.Random(7)
+        for name in ("snapshots/step-00000008.safetensors", "model.safetensors", "best.safetensors"):
+            with open(self.path("runs/c/" + name), "rb") as file:
+                whole = file.read()
+            header = 8 + int.from_bytes(whole[:8], "little")
+            for at in (rng.randrange(8, header), rng.randrange(8, header), rng.randrange(header, len(whole)), len(whole) - 1):
+                with open(self.path("w"), "wb") as file:
+                    file.write(whole[:at] + bytes([whole[at] ^ 1 << rng.randrange(8)]) + whole[at + 1:])
+                for arguments in (["--predict", "y.safetensors", "--weights", "w"], ["-o", "started", "--set", "train.init=w"]):
+                    process = self.run_program("-q", *arguments, "c.yaml")
+                    self.assertEqual((process.returncode, process.out), (1, ""), (name, at))
+                    self.assertRegex(process.err, r"\Agpipe-train: (--set train.init=w: )?(/\S+/)?w: .*\n\Z")
+                    if at >= header:
+                        self.assertRegex(process.err, "the checksum is wrong: it says .*; the weights are damaged, or are of several "
+                                         "files: take another copy")
+                    self.assertFalse(os.path.exists(self.path("y.safetensors")) or os.path.exists(self.path("started")))
+        write_tensors(self.path("plain"), **read_tensors(self.path("runs/c/model.safetensors")))
+        self.assertEqual(self.predict("-q", "--weights", "plain", "c.yaml", out=""), self.predict("-q", "c.yaml", out=""))
+        tensors = read_tensors(self.path("plain"))
+        tensors["1.running_var"] = ("F32", [8], struct.pack("<8f", *(7 * [1]), -1))
+        write_tensors(self.path("w"), **tensors)
+        self.expect(["--predict", "y2", "--weights", "w", "c.yaml"], 1, 'gpipe-train: w: tensor "1.running_var" has -1 as element 7: a '
+                    "variance is not negative; the file is damaged, or is not of a batch norm\n", out="")
+
     def test_broken_weights(self):
         model = os.path.join(self.train(), "model.safetensors")
         tensors = read_tensors(model)
