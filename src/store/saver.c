@@ -443,6 +443,6 @@ gp_status gp_saver_model(gp_saver *saver, gp_run *run, const char *name, const c
     GP_RETURN_IF_FAILED(check_entry(saver, name, err));
     GP_RETURN_IF_FAILED(open_stream(saver, run, saver->layout.params, &stream, err));
     const gp_safetensors_source source = gp_state_stream_source(&stream);
-    return gp_safetensors_write_from(path.text, saver->layout.items, (size_t)saver->layout.params, metadata, &source,
-                                     err);
+    return gp_safetensors_write_summed_from(path.text, saver->layout.items, (size_t)saver->layout.params, metadata,
+                                            &source, err);
 }

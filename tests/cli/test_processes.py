@@ -302,6 +302,19 @@ class Bits(Launched):
         self.assertEqual(sorted(keepers), ["part-0000%d-of-00002.safetensors" % rank for rank in (0, 1)])
         self.assertLess(max(keepers.values()), 3 * min(keepers.values()))
 
+    def test_weights_of_two_snapshots(self):
+        """Part 0 of step 6, and part 1 of step 3."""
+        arguments = ["--set", "train.save_every=3", "--set", "train.steps=6"]
+        folder = os.path.join(self.together(2, *arguments), "snapshots")
+        mixed, part = os.path.join(self.folder, "mixed"), "part-00001-of-00002.safetensors"
+        shutil.copytree("%s/step-00000006" % folder, mixed)
+        self.run_program("-q", "--predict", "y", "--weights", "mixed")
+        shutil.copy("%s/step-00000003/%s" % (folder, part), mixed)
+        for arguments in (["--predict", "y2", "--weights", "mixed"], ["--set", "train.init=mixed"]):
+            _, said = self.run_program("-q", *arguments, status=1, err=None)
+            self.assertIn("mixed/model.safetensors.index.json: the checksum of %s is not that of the file; the weights are damaged, or "
+                          "are of several files: take another copy" % part, said)
+
     def test_a_process_that_does_not_see_the_run_folder(self):
         """It sees another folder in its place, in which a run has left the same configuration."""
         arguments = ["--set", "train.save_every=3"]
