@@ -166,14 +166,22 @@ gp_status gp_read_time(const gp_yaml *node, const char *what, int64_t low, gp_ti
 }
 
 gp_status gp_read_every(const gp_yaml *node, const char *what, gp_every *out, gp_error *err) {
-    enum { LONGEST = 40 };
-    static const char rule[] = "a number of steps (500), of epochs (5 epochs) or of minutes (10 minutes)";
-    gp_every every = {{0, false}, 0};
+    enum { LONGEST = 40, ABOUT = 6 };
+    static const char rule[] =
+        "a number of steps (500), of epochs (5 epochs) or of minutes (10 minutes, about 10 minutes), or never";
+    gp_every every = {{0, false}, 0, false};
     char number[LONGEST + 1];
-    const char *text = node->kind == GP_YAML_SCALAR ? node->text : "";
-    size_t length = strcspn(text, " ");
-    const char *unit = text + length + strspn(text + length, " ");
-    bool minutes = !node->quoted && (strcmp(unit, "minutes") == 0 || strcmp(unit, "minute") == 0);
+    const char *text = node->text;
+    bool plain = node->kind == GP_YAML_SCALAR && !node->quoted;
+    if (plain && strcmp(text, "never") == 0) {
+        *out = every;
+        return GP_OK;
+    }
+    every.about = plain && strncmp(text, "about ", ABOUT) == 0;
+    if (every.about) text += ABOUT;
+    size_t length = plain ? strcspn(text, " ") : 0;
+    const char *unit = plain ? text + length + strspn(text + length, " ") : "";
+    bool minutes = strcmp(unit, "minutes") == 0 || strcmp(unit, "minute") == 0;
     if (!minutes) {
         GP_RETURN_IF_FAILED(read_time(node, what, 1, rule, &every.time, err));
         *out = every;
@@ -383,12 +391,9 @@ gp_status gp_find_kind(const gp_choice *choice, const char *what, const char *co
     int index = gp_index_of(choice->kind, known);
     gp_shown kind = gp_show(choice->kind);
     gp_suggestion suggestion = gp_suggest(choice->kind, known);
-    if (index < 0 && gp_is_later(choice->kind, later)) {
-        gp_suggestion advice = gp_advise(choice->kind, known);
-        if (!advice.text[0]) advice = gp_advise(choice->kind, later);
+    if (index < 0 && gp_is_later(choice->kind, later))
         return gp_refuse(choice->place, what, err, "%s is not available yet; this version has %s%s", kind.text,
-                         gp_list_names(known).text, advice.text);
-    }
+                         gp_list_names(known).text, gp_advise(choice->kind, known).text);
     if (index < 0 && suggestion.text[0])
         return gp_refuse(choice->place, what, err, "unknown %s%s", kind.text, suggestion.text);
     if (index < 0)

@@ -26,7 +26,7 @@ double gp_profile_spread(const gp_profile *profile) {
 }
 
 bool gp_profile_is_disturbed(const gp_profile *profile) {
-    if (gp_profile_is_counted(profile) || profile->named) return false;
+    if (gp_profile_is_counted(profile)) return false;
     for (int d = 0; d < profile->device_count; d++)
         if (profile->devices[d].slowdown >= GP_DISTURBED_SLOWDOWN || profile->devices[d].spread >= GP_DISTURBED_SPREAD)
             return true;
@@ -81,6 +81,6 @@ const char *gp_profile_taking(char buffer[GP_TAKING_TEXT], const gp_profile *pro
     if (gp_profile_is_counted(profile)) return buffer;
     if (profile->taken > 0) snprintf(taken, sizeof taken, "taken %s, ", gp_when_age(age, profile->taken, now));
     snprintf(buffer, GP_TAKING_TEXT, "%sslowdown %.2f%s", taken, gp_profile_slowdown(profile),
-             gp_profile_is_disturbed(profile) ? ": disturbed by other programs" : "");
+             gp_profile_is_disturbed(profile) && !profile->named ? ": disturbed by other programs" : "");
     return buffer;
 }

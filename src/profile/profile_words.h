@@ -18,7 +18,7 @@ double gp_profile_slowdown(const gp_profile *profile);
 #define GP_SPREAD_COUNTED 0.3
 double gp_profile_spread(const gp_profile *profile);
 /* Other programs took so much of the machine while it was measured that it ranks nothing: a slowdown or a spread beyond
- * these. False of counted times, and of a profile that its user named. */
+ * these. False of counted times. */
 #define GP_DISTURBED_SLOWDOWN 1.15
 #define GP_DISTURBED_SPREAD   0.1
 bool gp_profile_is_disturbed(const gp_profile *profile);

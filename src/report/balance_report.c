@@ -2,7 +2,6 @@
 
 #include <inttypes.h>
 #include <jansson.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -190,11 +189,6 @@ static void write_slowdowns(const report *r) {
                 "             on %s whole rounds took %.2f times as long as the sum of the times below (slowdown)\n",
                 gp_report_profiled(device).text, device->slowdown);
     }
-    if (gp_profile_is_disturbed(profile))
-        fputs("disturbed    other programs took part of the machine, so these times choose nothing: the balance is of "
-              "counted costs\n"
-              "             run gpipe-balance --again when the machine is idle\n",
-              r->out);
 }
 
 static void write_links(const report *r) {
@@ -235,19 +229,16 @@ static void write_stages(const report *r) {
     }
 }
 
-static gp_report_text predicted_text(const report *r, const cut *c) {
-    return gp_report_predicted(c->expected.seconds, gp_profile_digits(r->session->profile));
-}
-
 static void write_other(const report *r, const char *what, const cut *other) {
     fprintf(r->out, "             %s ", what);
     gp_balance_write_layers(r->out, other->layers, r->stages);
-    double times = r->found.expected.seconds > 0 ? other->expected.seconds / r->found.expected.seconds : 1;
     double spread = gp_profile_spread(r->session->profile);
-    if (spread > 0 && fabs(times - 1) < spread)
-        fprintf(r->out, ": %s, as long within the spread of ±%.0f%%\n", predicted_text(r, other).text, 100 * spread);
+    double factor = r->found.expected.seconds > 0 ? other->expected.seconds / r->found.expected.seconds : 1;
+    fprintf(r->out, ": %s", gp_report_seconds_within(other->expected.seconds, spread).text);
+    if (spread > 0 && factor < 1 + spread && factor > 1 - spread)
+        fprintf(r->out, ", equal: times are known to ±%.0f%%\n", 100 * spread);
     else
-        fprintf(r->out, ": %s, %.2f times as long\n", predicted_text(r, other).text, times);
+        fprintf(r->out, ", %.*f times as long\n", spread >= 0.1 ? 1 : 2, factor);
     if (!other->fits) fprintf(r->out, "             it does not fit: %s\n", other->missing.text);
 }
 
@@ -298,8 +289,15 @@ static void write_expected(const report *r) {
     const gp_session *session = r->session;
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     fprintf(r->out, "\npredicted    a step of %s: %s, bubble %.0f%%\n",
-            gp_report_count(session->config->data.batch, "sample").text, predicted_text(r, &r->found).text,
+            gp_report_count(session->config->data.batch, "sample").text,
+            gp_report_seconds_within(r->found.expected.seconds, gp_profile_spread(session->profile)).text,
             100 * r->found.expected.bubble);
+    if (gp_profile_is_disturbed(session->profile))
+        fprintf(r->out,
+                "warning      other programs disturbed the timing of layers (slowdown %.2f), so another balance may be "
+                "better;\n"
+                "             run gpipe-balance --again when they have ended\n",
+                gp_profile_slowdown(session->profile));
     if (r->stages > 1) write_other(r, "the even cut", &r->even);
     if (r->configured.layers) write_other(r, "the configured", &r->configured);
     if (!r->configured.layers && pipeline->layers_count > 0) {
@@ -309,6 +307,7 @@ static void write_expected(const report *r) {
                 gp_report_count(r->stages, "stage").text);
     }
     gp_processors_warn(r->found.plan, true, r->out);
+    gp_norm_warn(r->found.plan, true, r->out);
     fputs("\nbalance      ", r->out);
     gp_balance_write_layers(r->out, r->found.layers, r->stages);
     fputs("\n", r->out);

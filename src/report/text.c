@@ -1,7 +1,7 @@
 #include "report/text.h"
 
-#include <math.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -86,6 +86,12 @@ double gp_report_keep_digits(double value, int digits) {
 
 gp_report_text gp_report_predicted(double seconds, int digits) {
     return gp_report_seconds(gp_report_keep_digits(seconds, digits));
+}
+
+gp_report_text gp_report_seconds_within(double seconds, double spread) {
+    if (!(spread > 0 && seconds > 0)) return gp_report_seconds(seconds);
+    double unit = pow(10, floor(log10(seconds * spread)));
+    return gp_report_seconds(round(seconds / unit) * unit);
 }
 
 gp_report_text gp_report_count(int64_t number, const char *singular) {

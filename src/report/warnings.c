@@ -1,7 +1,6 @@
 #include "report/warnings.h"
 
 #include <inttypes.h>
-#include <math.h>
 
 #include "report/workers_text.h"
 
@@ -50,40 +49,6 @@ void gp_micro_batches_warn(const gp_plan *plan, bool report, FILE *out) {
             samples == 1 ? "" : "es");
 }
 
-static double largest(gp_channel_values of) {
-    double value = of.value[0];
-    for (int i = 1; i < of.count; i++) value = fmax(value, of.value[i]);
-    return value;
-}
-
-/* Values in 0 … 1 have no mean above 1, and a std of at most 0.5; 1 is for a std that changes nothing. */
-static void warn_of_range(const char *key, const char *what, double mean, double std, bool report, FILE *out) {
-    if (mean <= 1 && std <= 1) return;
-    fprintf(
-        out,
-        "%s %s%s has mean %g and std %g, as if values were 0 … 255; bytes are scaled to 0 … 1 before: divide mean and "
-        "std by 255\n",
-        report ? "warning     " : "warning:", key, what, mean, std);
-}
-
-static void warn_of_source(const char *key, const gp_source_config *source, bool report, FILE *out) {
-    if (source->kind == GP_SOURCE_IDX && source->normalise)
-        warn_of_range(key, ".idx", source->mean, source->std, report, out);
-    for (int i = 0; i < source->transform_count; i++) {
-        const gp_transform_config *its = &source->transforms[i];
-        if (its->kind != GP_TRANSFORM_NORMALIZE) continue;
-        if (!source->normalise)
-            warn_of_range(key, ".transform: normalize", largest(its->mean), largest(its->std), report, out);
-        break; /* values are no longer in 0 … 1 */
-    }
-}
-
-void gp_normalize_warn(const gp_session *session, bool report, FILE *out) {
-    const gp_data_config *data = &session->config->data;
-    if (session->train && gp_dataset_has_bytes(session->train)) warn_of_source("data.train", &data->train, report, out);
-    if (session->eval && gp_dataset_has_bytes(session->eval)) warn_of_source("data.eval", &data->eval, report, out);
-}
-
 void gp_idle_warn(const gp_plan *plan, bool report, FILE *out) {
     const gp_mini_plan *mini = &plan->minis[gp_plan_largest_mini(plan)];
     int first = -1, count = 0;
@@ -99,6 +64,24 @@ void gp_idle_warn(const gp_plan *plan, bool report, FILE *out) {
             " %s idle: replica %d of %d has no sample of a mini-batch of %" PRId64
             "; take fewer replicas, fewer micro_batches, or mini-batches of another size\n",
             count == 1 ? "is" : "are", its->replica, its->replicas, mini->samples);
+}
+
+void gp_norm_warn_of(gp_norm_samples norm, int64_t batch, int micro_batches, bool report, FILE *out) {
+    if (norm.least == 0 || norm.least >= GP_NORM_FEW_SAMPLES) return;
+    fprintf(out, "%s batch norm sees %" PRId64 " sample%s of a mini-batch of %" PRId64 " at a time;%s",
+            report ? "warning     " : "warning:", norm.least, norm.least == 1 ? "" : "s", batch,
+            report ? "\n             " : " ");
+    fprintf(out, "below %d its statistics are rough: ", (int)GP_NORM_FEW_SAMPLES);
+    if (norm.joined > norm.least)
+        fprintf(out, "model.rules: {batch_norm: {sync: true}} shows it %" PRId64 "\n", norm.joined);
+    else
+        fprintf(out, "take %s, or group_norm in its place\n",
+                micro_batches > 1 ? "fewer micro_batches" : "a larger data.batch");
+}
+
+void gp_norm_warn(const gp_plan *plan, bool report, FILE *out) {
+    const gp_mini_plan *mini = &plan->minis[gp_plan_largest_mini(plan)];
+    gp_norm_warn_of(gp_plan_norm_samples(plan), mini->samples, mini->pieces, report, out);
 }
 
 void gp_idle_process_warn(const gp_plan *plan, bool report, FILE *out) {

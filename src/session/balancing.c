@@ -83,7 +83,7 @@ static gp_status profiled_layers(const coster *c, const variant *on, double reco
 /* NULL: choices count with assumed rates. A disturbed profile chooses nothing. */
 static const gp_profile *choosing_profile(const gp_session *session) {
     const gp_profile *profile = session->profile;
-    return profile && gp_profile_is_disturbed(profile) ? NULL : profile;
+    return profile && gp_profile_is_disturbed(profile) && !profile->named ? NULL : profile;
 }
 
 static gp_status counted_layers(const coster *c, const variant *on, double recomputes, int64_t *cost, gp_error *err) {

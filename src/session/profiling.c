@@ -113,6 +113,9 @@ static size_t memory_at_a_time(const gp_profile_search *s) {
 
 static void tell_progress(void *context, double seconds, int rounds) {
     gp_profile_search *s = context;
+    if (!s->timing && (s->seconds >= 1 || s->ticker.terminal)) /* in a pipe a short measurement needs no line */
+        gp_ticker_say(&s->ticker, "timing %s: at most %.0f s", s->what, s->seconds);
+    s->timing = true;
     if (!gp_ticker_is_due(&s->ticker)) return;
     gp_ticker_say(&s->ticker, "timing %s: round %d, %.0f s of at most %.0f s%s", s->what, rounds + 1, seconds,
                   s->seconds, seconds > s->seconds ? "; few rounds were timed, so that it takes longer" : "");
@@ -218,11 +221,8 @@ static gp_status keep(gp_profile_search *s, gp_error *err) {
     return GP_OK;
 }
 
-/* In a pipe a short measurement needs no line. */
 static gp_status measure_and_tell(gp_profile_search *s, gp_error *err) {
     GP_RETURN_IF_FAILED(describe(s, err));
-    if (s->seconds >= 1 || s->ticker.terminal)
-        gp_ticker_say(&s->ticker, "timing %s: at most %.0f s", s->what, s->seconds);
     gp_status status = measure(s, err);
     gp_ticker_end(&s->ticker);
     return status;

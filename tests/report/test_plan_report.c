@@ -222,6 +222,10 @@ static void test_header_and_stages(void **state) {
     expect_line(&p, "mini-batches evaluation 7 samples: 3 micro-batches of 2, one of 1");
     expect_line(&p, "             training   3 samples: 3 micro-batches of 1");
     expect_line(&p, "             training   10 samples: 3 micro-batches of 3, one of 1");
+    expect_line(&p, "batch norm   sees 1 to 3 samples at a time");
+    expect_line(&p, "warning      batch norm sees 1 sample of a mini-batch of 10 at a time;");
+    expect_line(&p,
+                "             below 16 its statistics are rough: take fewer micro_batches, or group_norm in its place");
     assert_non_null(
         strstr(p.report, "\n      0  ref                   4  conv 0 … conv 3                         196  "));
     assert_non_null(
