@@ -18,9 +18,11 @@ SOURCES = [".h", ".cuh", ".c", ".cu"]  # in this order the files of a stem are a
 WORDS = 30
 INTRODUCTION = """# What each file is for
 
-Room by room, in alphabetical order; [architecture.md](architecture.md#rooms) has the rooms from the lowest to the highest. `x` means
-`x.h`, `x.c` or both; in folders with CUDA code also `x.cuh`, `x.cu`. The [glossary](glossary.md) explains the words. The lines are the first
-sentences of the files: `scripts/check-docs.py --write` makes this page."""
+Room by room; [architecture.md](architecture.md#rooms) has the rooms from the lowest to the highest. `x` means `x.h`, `x.c` or both; in
+folders with CUDA code also `x.cuh`, `x.cu`. Each file begins with more about it; a line here is the beginning of its first sentence
+(`scripts/check-docs.py --write`)."""
+REST = re.compile(r"[:;]\s| \(|, (?:which|as|so that|and not|or|also|without|where|if|when|unless)\b|[.?!]$")
+SHORTEST = 3  # words
 HEADING = re.compile(r"^#+ ")
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -34,6 +36,14 @@ def first_sentence(path):
     lines = [line.strip().removeprefix("*").strip() for line in comment.group(1).strip().splitlines()]
     text = " ".join(lines[:lines.index("")] if "" in lines else lines)
     return re.match(r".*?[.?!](?=\s+[A-Z`\"]|$)|.*", text).group()
+
+
+def beginning(sentence):
+    """A sentence up to what explains it, if that says enough."""
+    for match in REST.finditer(sentence):
+        if len(sentence[:match.start()].split()) >= SHORTEST:
+            return sentence[:match.start()]
+    return sentence
 
 
 def describe(folder):
@@ -53,8 +63,8 @@ def list_files(root):
     """docs/files.md."""
     lines = [INTRODUCTION]
     for folder in folders_of_sources(root):
-        lines += [f"\n## {folder.relative_to(root).as_posix()}\n", "| file | what it is for |", "|---|---|"]
-        lines += [f"| `{stem}` | {what} |" for stem, what in describe(folder)]
+        lines += [f"\n## {folder.relative_to(root).as_posix()}\n"]
+        lines += [f"- `{stem}`: {beginning(what or '')}" for stem, what in describe(folder)]
     return "\n".join(lines) + "\n"
 
 
@@ -128,6 +138,8 @@ def self_test():
         (base, "/* B */\n", "# Top\nsee @@SPEED@@\n", "README.md:2: has @@: fill in the value"),
         (base, "/* B */\n", "see user@example.org\n", None),
     ]
+    assert beginning("Copies of the values (portals): one each.") == "Copies of the values"
+    assert beginning("Hosts: all of them, which is much.") == "Hosts: all of them"
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         (root / "src/base").mkdir(parents=True)

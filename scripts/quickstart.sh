@@ -34,7 +34,8 @@ awk -v accuracy="$accuracy" 'BEGIN {
 }' || { echo "quickstart: this run should read at least 98 % of the digits right" >&2 && exit 1; }
 cat <<'TEXT'
 The run folder runs/digits has metrics.jsonl (loss and time of each step), model.safetensors (the model after the last
-step), best.safetensors (the model of the best evaluation) and config.yaml, which repeats the run to the bit.
+step), best.safetensors (the model of the best evaluation), snapshots/ (from which --resume goes on) and config.yaml,
+which repeats the run to the bit.
 
 What to try next:
   build/gpipe-train --plan configs/digits.yaml
@@ -54,6 +55,6 @@ What to try next:
   build/gpipe-train configs/mnist.yaml
       trains on MNIST. First put its four files into data/mnist/: train-images-idx3-ubyte.gz,
       train-labels-idx1-ubyte.gz, t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz
-  docs/configuration.md
-      describes everything that a configuration can say
+  docs/tutorial.md
+      trains a network of your own on data of your own; docs/configuration.md lists every key
 TEXT

@@ -119,7 +119,7 @@ gp_status gp_keeping_init(gp_keeping *keeping, const gp_plan *plan, int stage, i
                 .graph = plan->graph,
                 .first = its->first_node,
                 .samples = samples,
-                .rates = gp_profile_rates(profile, spec),
+                .rates = gp_profile_choosing_rates(profile, spec),
                 .kind = spec->kind,
                 .threads = spec->threads > 1 ? spec->threads : 1};
     *keeping = (gp_keeping){.count = its->node_count};

@@ -70,6 +70,7 @@ static void ask_system(gp_machine_memory *out) {
 
 void gp_machine_memory_read(const char *root, gp_machine_memory *out) {
     *out = (gp_machine_memory){0};
+    out->available = read_labelled(root, "/proc/meminfo", "MemAvailable:", 1024);
     out->limit[GP_LIMIT_PHYSICAL] = read_labelled(root, "/proc/meminfo", "MemTotal:", 1024);
     out->limit[GP_LIMIT_CGROUP] = gp_cgroup_least(root, "memory", limit_of_v1, limit_of_v2);
     out->limit[GP_LIMIT_ADDRESS_SPACE] = read_labelled(root, "/proc/self/limits", "Max address space", 1);

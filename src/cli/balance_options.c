@@ -1,5 +1,8 @@
 #include "cli/balance_options.h"
 
+#include <stddef.h>
+#include <string.h>
+
 #include "cli/words.h"
 
 static const double usual_seconds = 10;
@@ -13,8 +16,11 @@ const char *gp_balance_options_help(void) {
            "\n"
            "  --seconds S           time the layers for up to S seconds (default: 10); for longer only if some layers\n"
            "                        were not timed often enough by then\n"
-           "  --search              find the replicas, micro-batches, schedule, checkpoint modes and balance with the\n"
-           "                        shortest predicted step, among the plans that fit\n"
+           "  --search              find the stages, schedule, checkpoint modes and balance with the shortest\n"
+           "                        predicted step, among the plans that fit; micro-batches and replicas stay as\n"
+           "                        configured, since batch norm depends on them\n"
+           "  --search=micro_batches,replicas\n"
+           "                        try other numbers of these too; one of the two words may be left out\n"
            "  --orders              also find the best order of the devices, if they differ\n"
            "  --again               time the layers again, even if a kept profile fits\n"
            "  -o FILE               write the measured times to FILE, a profile\n"
@@ -79,7 +85,7 @@ static gp_status read_options(int argc, char **argv, gp_balance_options *to, gp_
         {"--help", GP_OPTION_FLAG, .value = &to->help},
         {"--version", GP_OPTION_FLAG, .value = &to->version},
         {"--simulate", GP_OPTION_TEXT, .value = &to->simulate},
-        {"--search", GP_OPTION_FLAG, .value = &to->search},
+        {"--search", GP_OPTION_WORDS, .value = &to->search, .second = &to->frees},
         {"--orders", GP_OPTION_FLAG, .value = &to->orders},
         {"--processors", GP_OPTION_COUNT, .value = &to->processors},
         {"-h", GP_OPTION_FLAG, .value = &to->help},
@@ -90,9 +96,32 @@ static gp_status read_options(int argc, char **argv, gp_balance_options *to, gp_
     return gp_words_read(argc, argv, table, "gpipe-balance", &to->config, err);
 }
 
+/* "micro_batches,replicas", or one of the two. */
+static gp_status read_freed(gp_balance_options *to, gp_error *err) {
+    static const struct {
+        const char *name;
+        size_t offset;
+    } known[] = {{"micro_batches", offsetof(gp_balance_options, frees_micro_batches)},
+                 {"replicas", offsetof(gp_balance_options, frees_replicas)}};
+    for (const char *at = to->frees; at; at += *at == ',') {
+        size_t length = strcspn(at, ","), k = 0;
+        while (k < 2 && (strlen(known[k].name) != length || strncmp(known[k].name, at, length) != 0)) k++;
+        if (k == 2)
+            return gp_fail(err, GP_USAGE,
+                           "option --search takes micro_batches, replicas or both, as in "
+                           "--search=micro_batches,replicas, not \"%s\"",
+                           to->frees);
+        *(bool *)(void *)((char *)to + known[k].offset) = true;
+        at += length;
+        if (!*at) break;
+    }
+    return GP_OK;
+}
+
 gp_status gp_balance_options_parse(int argc, char **argv, gp_balance_options *out, gp_error *err) {
     gp_balance_options options = {.overrides = (const char **)argv};
     GP_RETURN_IF_FAILED(read_options(argc, argv, &options, err));
+    GP_RETURN_IF_FAILED(read_freed(&options, err));
     bool informs = options.help || options.version;
     if (!informs && !options.config && !options.simulate)
         return gp_fail(err, GP_USAGE, "no configuration is given; usage: gpipe-balance [options] config.yaml");

@@ -13,13 +13,15 @@ typedef struct gp_balance_options {
     const char *simulate;   /* times to play a schedule on; NULL: a configuration is balanced */
     const char **overrides; /* of --set; the first words of argv */
     int override_count;
-    const char *profile; /* that is used; NULL: one that was kept, or is measured */
-    const char *out;     /* where a measured profile is written; NULL: where such are kept */
-    double seconds;      /* that measuring may take */
-    int processors;      /* that predictions are for; 0: those of this machine */
-    bool orders;         /* of the devices too */
-    bool search;         /* for micro-batches, schedule and checkpoint mode too */
-    bool quiet;          /* no progress on standard error */
+    const char *profile;                      /* that is used; NULL: one that was kept, or is measured */
+    const char *out;                          /* where a measured profile is written; NULL: where such are kept */
+    double seconds;                           /* that measuring may take */
+    int processors;                           /* that predictions are for; 0: those of this machine */
+    bool orders;                              /* of the devices too */
+    bool search;                              /* for stages, schedule and checkpoint mode too */
+    const char *frees;                        /* --search=…: as given; NULL: nothing more */
+    bool frees_micro_batches, frees_replicas; /* which the search may change */
+    bool quiet;                               /* no progress on standard error */
     bool again, json, write, help, version;
 } gp_balance_options;
 

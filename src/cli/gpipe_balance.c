@@ -37,7 +37,7 @@ static gp_status report_search(const gp_search *found, const gp_balance_options 
                                       : gp_search_report(found, stdout, err));
     if (!options->write) return GP_OK;
     GP_RETURN_IF_FAILED(gp_search_write(found, options->config, err));
-    tell_written(options, "fastest plan");
+    tell_written(options, "recommended plan");
     return GP_OK;
 }
 
@@ -57,6 +57,9 @@ static gp_status search(const gp_balance_options *options, const launch *launche
                                        .config = options->config,
                                        .overrides = options->overrides,
                                        .override_count = options->override_count,
+                                       .frees = options->frees,
+                                       .frees_micro_batches = options->frees_micro_batches,
+                                       .frees_replicas = options->frees_replicas,
                                        .profile = options->profile,
                                        .seconds = options->seconds,
                                        .again = options->again,

@@ -72,7 +72,9 @@ typedef struct run {
     gp_session *session;
     int processes;    /* that a launcher started; 0: it is alone */
     int *machines;    /* [process] as far as it is known; NULL: not. Of a plan */
+    bool locked;      /* the run folder is this process's */
     bool goes_on;     /* from a snapshot */
+    bool begins;      /* --resume found none */
     gp_resume resume; /* what it goes on from */
 } run;
 
@@ -109,6 +111,8 @@ static gp_status train_on(run *r, gp_error *err) {
         printf("\nhost memory that the program and its libraries hold before the run: %s\n\n",
                gp_bytes_text(program, session->host.program));
     }
+    if (options->verbosity != GP_QUIET && r->begins)
+        gp_print(stdout, "%s has no snapshot to go on from: the run begins at step 1\n", r->folder);
     if (options->verbosity != GP_QUIET) tell_ignored_interrupt();
     return gp_train(r->session, &train_options, err);
 }
@@ -132,6 +136,16 @@ static gp_status check_processes(const gp_session *session, gp_error *err) {
         needed, needed);
 }
 
+/* Makes the folder and holds it. Another run may have been there since --resume found none. */
+static gp_status take_folder(run *r, gp_error *err) {
+    bool found = false;
+    if (r->locked) return GP_OK;
+    GP_RETURN_IF_FAILED(gp_folder_make(r->folder, err));
+    GP_RETURN_IF_FAILED(gp_folder_lock(r->folder, &r->locked, err));
+    if (r->begins) GP_RETURN_IF_FAILED(gp_resume_find(r->folder, &found, err));
+    return found ? gp_fail(err, GP_USAGE, "%s: another gpipe-train has trained there meanwhile", r->folder) : GP_OK;
+}
+
 /* A run that goes on has locked its folder before. */
 static gp_status train(run *r, gp_error *err) {
     const gp_options *options = r->options;
@@ -141,10 +155,7 @@ static gp_status train(run *r, gp_error *err) {
         GP_RETURN_IF_FAILED(gp_capture_check(&options->capture, r->session->plan, from, steps, err));
     GP_RETURN_IF_FAILED(gp_session_check_machine(r->session, err));
     prepare_signals();
-    if (!r->goes_on) {
-        GP_RETURN_IF_FAILED(gp_folder_make(r->folder, err));
-        GP_RETURN_IF_FAILED(gp_folder_lock(r->folder, err));
-    }
+    GP_RETURN_IF_FAILED(take_folder(r, err));
     GP_RETURN_IF_FAILED(check_folder(r, r->session->whole, err));
     if (r->goes_on) GP_RETURN_IF_FAILED(gp_resume_check(&r->resume, r->session, r->folder, err));
     if (r->goes_on && !r->resume.finished)
@@ -233,12 +244,13 @@ static gp_status predict(const gp_options *options, gp_error *err) {
 static gp_status check_outputs(const run *r, gp_error *err) {
     const gp_options *options = r->options;
     gp_error held = {0};
+    bool there;
     GP_RETURN_IF_FAILED(gp_inputs_check_output(r->config, "--svg", options->svg, err));
     if (options->svg) GP_RETURN_IF_FAILED(gp_file_check_kind(options->svg, gp_plan_svg_head, "picture of a plan", err));
     GP_RETURN_IF_FAILED(gp_inputs_check_output(r->config, "--trace", options->trace.path, err));
     if (options->plan) return GP_OK;
     gp_status status = check_folder(r, r->config, err);
-    if (status != GP_OK && gp_folder_lock(r->folder, &held) != GP_OK) *err = held;
+    if (status != GP_OK && gp_folder_lock(r->folder, &there, &held) != GP_OK) *err = held;
     return status == GP_OK ? GP_OK : err->status;
 }
 
@@ -251,7 +263,7 @@ static gp_status open_session(run *r, gp_error *err) {
                                                 .processes = r->processes,
                                                 .machines = processes ? gp_processes_machines(processes) : r->machines,
                                                 .links = processes ? &measurer : NULL,
-                                                .resumes = options->resume,
+                                                .resumes = options->resume && !r->begins,
                                                 .step = r->resume.step,
                                                 .profiling = options->plan ? GP_PROFILING_FIND : GP_PROFILING_MEASURE,
                                                 .notice = options->verbosity == GP_QUIET ? NULL
@@ -264,16 +276,26 @@ static gp_status open_session(run *r, gp_error *err) {
     return gp_session_open(&r->config, &session_options, &r->session, err);
 }
 
-/* The folder is locked before its snapshot is read: the run goes on with the configuration that the snapshot names. */
+/* --resume. The folder is locked before its snapshot is read: the run goes on with the configuration that the snapshot
+ * names. Without a snapshot it begins, with that of the file and the command line. */
+static gp_status resume(run *r, gp_error *err) {
+    const gp_options *options = r->options;
+    GP_RETURN_IF_FAILED(gp_folder_lock(r->folder, &r->locked, err));
+    GP_RETURN_IF_FAILED(gp_resume_find(r->folder, &r->goes_on, err));
+    if (r->goes_on) return gp_resume_open(&r->config, r->folder, &r->resume, err);
+    r->begins = true;
+    gp_config_destroy(&r->config);
+    GP_RETURN_IF_FAILED(
+        gp_config_load(GP_TO_RUN, options->config, options->overrides, options->override_count, &r->config, err));
+    return check_outputs(r, err);
+}
+
 static gp_status plan_or_train(run *r, gp_error *err) {
     const gp_options *options = r->options;
     const gp_path usual = gp_folder_default(options->config);
     GP_RETURN_IF_FAILED(gp_copy_text(&r->folder, options->folder ? options->folder : usual.text, err));
     GP_RETURN_IF_FAILED(check_outputs(r, err));
-    if (r->goes_on) {
-        GP_RETURN_IF_FAILED(gp_folder_lock(r->folder, err));
-        GP_RETURN_IF_FAILED(gp_resume_open(&r->config, r->folder, &r->resume, err));
-    }
+    if (r->goes_on) GP_RETURN_IF_FAILED(resume(r, err));
     if (processes) gp_processes_set_timeout(processes, r->config->pipeline.timeout); /* measuring may take long */
     GP_RETURN_IF_FAILED(open_session(r, err));
     return options->plan ? print_plan(r->session, options, err) : train(r, err);

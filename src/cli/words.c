@@ -56,7 +56,7 @@ static gp_status set_steps(const gp_option *option, const char *text, gp_error *
 }
 
 static bool takes_value(const gp_option *option) {
-    return option->kind != GP_OPTION_FLAG && option->kind != GP_OPTION_CHOICE;
+    return option->kind != GP_OPTION_FLAG && option->kind != GP_OPTION_CHOICE && option->kind != GP_OPTION_WORDS;
 }
 
 /* `after`: the rest of the word. */
@@ -69,6 +69,10 @@ static gp_status set_option(words *w, const gp_option *option, const char *after
     switch (option->kind) {
     case GP_OPTION_FLAG: *(bool *)option->value = true; return GP_OK;
     case GP_OPTION_CHOICE: *(int *)option->value = option->choice; return GP_OK;
+    case GP_OPTION_WORDS:
+        *(bool *)option->value = true;
+        if (*after) *(const char **)option->second = text;
+        return GP_OK;
     case GP_OPTION_TEXT: *(const char **)option->value = text; return GP_OK;
     case GP_OPTION_LIST: ((const char **)option->value)[(*(int *)option->second)++] = text; return GP_OK;
     case GP_OPTION_COUNT: return set_count(option, text, err);
@@ -102,7 +106,8 @@ static gp_status read_long(words *w, const char *word, gp_error *err) {
     size_t length = strcspn(word, "=");
     const gp_option *option = find_option(w, word, length);
     if (!option) return refuse(w, word, length, err);
-    if (word[length] && !takes_value(option)) return gp_fail(err, GP_USAGE, "option %s takes no value", option->name);
+    if (word[length] && !takes_value(option) && option->kind != GP_OPTION_WORDS)
+        return gp_fail(err, GP_USAGE, "option %s takes no value", option->name);
     return set_option(w, option, word + length, err);
 }
 

@@ -12,6 +12,7 @@
 typedef enum gp_option_kind {
     GP_OPTION_FLAG,   /* bool: true */
     GP_OPTION_CHOICE, /* int: `choice` */
+    GP_OPTION_WORDS,  /* bool: true; `second`: const char *, what stands after "=", which may be missing */
     GP_OPTION_TEXT,   /* const char *: its value */
     GP_OPTION_LIST,   /* const char *[]: one more value, which may be stored in argv; `second`: the int that counts them
                        */

@@ -135,17 +135,16 @@ static void write_every(FILE *file, const gp_key *key, const void *base) {
     const gp_every *every = CONST_VALUE(gp_every);
     if (every->time.count > 0) {
         gp_write_time(file, every->time);
+    } else if (every->minutes == 0) {
+        fputs("never", file);
     } else {
+        if (every->about) fputs("about ", file);
         gp_write_number(file, every->minutes);
         fputs(every->minutes == 1 ? " minute" : " minutes", file);
     }
 }
 
-static bool is_every_said(const gp_key *key, const void *base) {
-    return CONST_VALUE(gp_every)->time.count > 0 || CONST_VALUE(gp_every)->minutes > 0;
-}
-
-const gp_key_type gp_every_type = {"time, or minutes", read_every, write_every, is_every_said};
+const gp_key_type gp_every_type = {"time, minutes, or `never`", read_every, write_every, NULL};
 
 static gp_status read_path(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
                            gp_error *err) {

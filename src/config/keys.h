@@ -67,7 +67,7 @@ typedef enum gp_key_change {
     GP_CHANGE_AS_ABOVE,
     GP_CHANGE_BY_STEP, /* from a step on, if --set or `changes` says so */
     GP_CHANGE_FREELY,  /* by an edit of the file too */
-    GP_CHANGE_MACHINE, /* changes no number: as the file and the command line say now, for the whole run */
+    GP_CHANGE_MACHINE, /* the same, and it changes no number: it holds for the whole run */
     GP_CHANGE_NEVER,
 } gp_key_change;
 

@@ -166,14 +166,22 @@ gp_status gp_read_time(const gp_yaml *node, const char *what, int64_t low, gp_ti
 }
 
 gp_status gp_read_every(const gp_yaml *node, const char *what, gp_every *out, gp_error *err) {
-    enum { LONGEST = 40 };
-    static const char rule[] = "a number of steps (500), of epochs (5 epochs) or of minutes (10 minutes)";
-    gp_every every = {{0, false}, 0};
+    enum { LONGEST = 40, ABOUT = 6 };
+    static const char rule[] =
+        "a number of steps (500), of epochs (5 epochs) or of minutes (10 minutes, about 10 minutes), or never";
+    gp_every every = {{0, false}, 0, false};
     char number[LONGEST + 1];
-    const char *text = node->kind == GP_YAML_SCALAR ? node->text : "";
-    size_t length = strcspn(text, " ");
-    const char *unit = text + length + strspn(text + length, " ");
-    bool minutes = !node->quoted && (strcmp(unit, "minutes") == 0 || strcmp(unit, "minute") == 0);
+    const char *text = node->text;
+    bool plain = node->kind == GP_YAML_SCALAR && !node->quoted;
+    if (plain && strcmp(text, "never") == 0) {
+        *out = every;
+        return GP_OK;
+    }
+    every.about = plain && strncmp(text, "about ", ABOUT) == 0;
+    if (every.about) text += ABOUT;
+    size_t length = plain ? strcspn(text, " ") : 0;
+    const char *unit = plain ? text + length + strspn(text + length, " ") : "";
+    bool minutes = strcmp(unit, "minutes") == 0 || strcmp(unit, "minute") == 0;
     if (!minutes) {
         GP_RETURN_IF_FAILED(read_time(node, what, 1, rule, &every.time, err));
         *out = every;

@@ -47,12 +47,13 @@ typedef struct gp_time {
 } gp_time;
 GP_MUST_USE gp_status gp_read_time(const gp_yaml *node, const char *what, int64_t low, gp_time *out, gp_error *err);
 
-/* How often something happens: every so many steps or epochs, or minutes of the clock. */
+/* How often something happens: every so many steps or epochs, or minutes of the clock. All 0: never. */
 typedef struct gp_every {
     gp_time time; /* count 0: by the clock */
     double minutes;
+    bool about; /* as far as it costs the run little */
 } gp_every;
-/* A time, of 1 at least, or `10 minutes`, `1 minute`, `0.5 minutes`. */
+/* A time, of 1 at least, or `10 minutes`, `1 minute`, `0.5 minutes`, `about 10 minutes`, or `never`. */
 GP_MUST_USE gp_status gp_read_every(const gp_yaml *node, const char *what, gp_every *out, gp_error *err);
 
 /* The node must be a mapping. */

@@ -308,6 +308,7 @@ static gp_status batch_norm_lower_mini_batch(const gp_layer *layer, gp_lowering 
 const gp_layer_type gp_batch_norm_type = {
     .name = "batch_norm",
     .size = sizeof(batch_norm),
+    .batch_statistics = true,
     .options = batch_norm_options,
     .check = batch_norm_check,
     .infer = batch_norm_infer,

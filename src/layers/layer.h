@@ -44,10 +44,11 @@ typedef struct gp_layer gp_layer;
 
 typedef struct gp_layer_type {
     const char *name;
-    size_t size;          /* of the instance, whose first member is a gp_layer; 0: it is nothing more */
-    bool loss;            /* takes prediction and target, makes no value */
-    bool target_is_class; /* of a loss: its target is classes, I64; else numbers, stored as values are */
-    bool joins;           /* takes two values or more; else one */
+    size_t size;           /* of the instance, whose first member is a gp_layer; 0: it is nothing more */
+    bool loss;             /* takes prediction and target, makes no value */
+    bool target_is_class;  /* of a loss: its target is classes, I64; else numbers, stored as values are */
+    bool joins;            /* takes two values or more; else one */
+    bool batch_statistics; /* while it trains, statistics over the samples of a micro-batch */
 
     /* Its own options, up to one without a name, as they fill the zeroed instance; the first may stand alone as its
      * value (max_pool: 2 is kernel). NULL: none. */

@@ -129,6 +129,13 @@ void gp_plan_destroy(gp_plan **plan);
 int gp_plan_find(const gp_plan *plan, bool training, int64_t samples);
 /* The mini-batch that reports are about, index in plan->minis: the largest that trains, else the largest. */
 int gp_plan_largest_mini(const gp_plan *plan);
+/* Over how many samples batch norms that train take their statistics in that mini-batch: shares of micro-batches, with
+ * `sync` those of a group of replicas. */
+typedef struct gp_norm_samples {
+    int64_t least, most; /* 0: no batch norm trains */
+    int64_t joined;      /* the least, if all replicas synchronised */
+} gp_norm_samples;
+gp_norm_samples gp_plan_norm_samples(const gp_plan *plan);
 /* Whether a worker, or the worker of a stage, is in another process than the one that made the plan. */
 static inline bool gp_plan_worker_is_far(const gp_plan *plan, int worker) {
     return plan->process[worker] != plan->rank;

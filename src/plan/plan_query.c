@@ -1,6 +1,7 @@
 /* Questions about a plan that other files ask. */
 #include <stdio.h>
 
+#include "layers/layer.h"
 #include "plan/plan.h"
 #include "plan/program_index.h"
 
@@ -30,6 +31,38 @@ int gp_plan_largest_mini(const gp_plan *plan) {
         if (is->training != was->training ? is->training : is->samples > was->samples) best = m;
     }
     return best;
+}
+
+static int64_t samples_of_group(int64_t piece, const gp_stage *stage, int size) {
+    int64_t samples = 0;
+    int first = stage->replica - stage->replica % size;
+    for (int r = first; r < first + size; r++) samples += gp_share_of(piece, stage->replicas, r).count;
+    return samples;
+}
+
+/* A replica without samples of a micro-batch has no statistics of it. */
+static void add_norm(const gp_mini_plan *mini, const gp_stage *stage, const gp_layer *layer, gp_norm_samples *to) {
+    const int64_t pieces[2] = {mini->piece, mini->last};
+    for (int i = mini->pieces > 1 ? 0 : 1; i < 2; i++) {
+        int64_t samples = samples_of_group(pieces[i], stage, gp_layer_group(layer, stage->replicas));
+        if (samples == 0) continue;
+        if (to->least == 0 || samples < to->least) to->least = samples;
+        if (samples > to->most) to->most = samples;
+        if (to->joined == 0 || pieces[i] < to->joined) to->joined = pieces[i];
+    }
+}
+
+gp_norm_samples gp_plan_norm_samples(const gp_plan *plan) {
+    const gp_mini_plan *mini = &plan->minis[gp_plan_largest_mini(plan)];
+    gp_norm_samples found = {0};
+    for (int s = 0; s < plan->stages->count && mini->training; s++) {
+        const gp_stage *stage = &plan->stages->stage[s];
+        for (int n = stage->first_node; n < stage->first_node + stage->node_count; n++) {
+            const gp_layer *layer = plan->graph->nodes[n].layer;
+            if (layer->type->batch_statistics && !layer->frozen) add_norm(mini, stage, layer, &found);
+        }
+    }
+    return found;
 }
 
 int gp_plan_processes(const gp_plan *plan) {

@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "base/sync.h"
+#include "base/ticker.h"
 
 enum { TICK = 100000000 /* nanoseconds */, LATER = 3 /* seconds, for each rank: up to 2 */ };
 
@@ -20,7 +21,8 @@ struct gp_start_limit {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t change;
-    bool over; /* lock */
+    bool over;     /* lock, and what follows */
+    int64_t ticks; /* that have passed */
 };
 
 /* A tick, or the end of it. */
@@ -35,16 +37,19 @@ static bool wait_tick(gp_start_limit *its) {
     pthread_mutex_lock(&its->lock);
     if (!its->over) pthread_cond_timedwait(&its->change, &its->lock, &until);
     bool over = its->over;
+    its->ticks++;
     pthread_mutex_unlock(&its->lock);
     return over;
 }
 
 static void give_up(const gp_start_limit *its) {
-    if (its->rank <= 1)
+    if (its->rank <= 1) {
+        gp_ticker_clear_line();
         fprintf(stderr,
                 "gpipe-train: process %d: the processes have not met within %.0f s; one of them hangs, was stopped, or "
                 "was started to do something else\n",
                 its->rank, its->seconds);
+    }
     fflush(stderr);
     _exit(gp_status_exit(GP_LOST));
 }
@@ -71,6 +76,14 @@ gp_start_limit *gp_start_limit_begin(int rank, double seconds) {
     pthread_cond_destroy(&its->change);
     free(its);
     return NULL;
+}
+
+double gp_start_limit_left(gp_start_limit *limit) {
+    if (!limit) return GP_START_SECONDS;
+    pthread_mutex_lock(&limit->lock);
+    double left = limit->seconds - 1e-9 * TICK * (double)limit->ticks;
+    pthread_mutex_unlock(&limit->lock);
+    return left;
 }
 
 void gp_start_limit_end(gp_start_limit **limit) {

@@ -65,6 +65,11 @@ gp_rates gp_profile_rates(const gp_profile *profile, const gp_device_spec *spec)
     return row && !row->layers ? row->rates : gp_rates_assumed(spec->threads);
 }
 
+gp_rates gp_profile_choosing_rates(const gp_profile *profile, const gp_device_spec *spec) {
+    const gp_rates rates = gp_profile_rates(profile, spec);
+    return rates.brief ? gp_rates_assumed(spec->threads) : rates;
+}
+
 bool gp_profile_is_counted(const gp_profile *profile) {
     return !profile || profile->layer_count == 0;
 }

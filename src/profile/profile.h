@@ -43,6 +43,7 @@ typedef struct gp_profile_device {
     /* How many times as long whole rounds took as the medians of their ops add up to. Other programs interrupt few of
      * the ops, but most rounds. Costs and predictions include it. */
     double slowdown;
+    double spread; /* half of the 95 % interval of all times together, by their sum; 0: not known, or exact */
 } gp_profile_device;
 
 /* Copies take latency + bytes × per_byte seconds. */
@@ -79,9 +80,12 @@ typedef struct gp_profile_identity {
 
 typedef struct gp_profile {
     gp_profile_identity identity;
-    char *path;         /* of the file it came from; NULL: measured now */
-    int64_t taken;      /* when it was measured, in seconds since 1970; 0: not known */
-    int64_t scaled;     /* samples of the micro-batches that it was measured with; 0: its times are not scaled */
+    char *path;     /* of the file it came from; NULL: measured now */
+    int64_t taken;  /* when it was measured, in seconds since 1970; 0: not known */
+    int64_t scaled; /* samples of the micro-batches that it was measured with; 0: its times are not scaled */
+    bool named;     /* its user named it: it is used as it is */
+    double
+        set_aside; /* slowdown of the kept profile in whose place costs are counted, since it was disturbed; 0: none */
     bool other_company; /* it was measured with another number of devices at work than it is used for */
     int layer_count;    /* 0: it has rates only, and times are counted */
     char **names;       /* [layer]; NULL where nobody said */
@@ -103,6 +107,9 @@ GP_MUST_USE gp_status gp_profile_create_counted(const gp_device_spec *devices, i
                                                 gp_error *err);
 /* Of a device, for counting: those of its row, or assumed ones. `profile` may be NULL. */
 gp_rates gp_profile_rates(const gp_profile *profile, const gp_device_spec *spec);
+/* The same for what is chosen by time: brief ones count as assumed, so that the first run on a machine has the cut of
+ * every other machine. */
+gp_rates gp_profile_choosing_rates(const gp_profile *profile, const gp_device_spec *spec);
 /* Whether times are counted: there is no profile (NULL), or one that has rates only. */
 bool gp_profile_is_counted(const gp_profile *profile);
 

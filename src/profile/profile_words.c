@@ -14,20 +14,52 @@ double gp_profile_slowdown(const gp_profile *profile) {
     return most;
 }
 
+double gp_profile_spread(const gp_profile *profile) {
+    if (gp_profile_is_counted(profile)) return GP_SPREAD_COUNTED;
+    double most = profile->taken > 0 ? GP_SPREAD_LEAST : 0;
+    for (int d = 0; d < profile->device_count; d++) {
+        const gp_profile_device *device = &profile->devices[d];
+        double excess = device->slowdown > 1 && profile->taken > 0 ? device->slowdown - 1 : 0;
+        if (device->spread + excess > most) most = device->spread + excess;
+    }
+    return most + (profile->scaled ? GP_SPREAD_SCALED : 0);
+}
+
+bool gp_profile_is_disturbed(const gp_profile *profile) {
+    if (gp_profile_is_counted(profile)) return false;
+    for (int d = 0; d < profile->device_count; d++)
+        if (profile->devices[d].slowdown >= GP_DISTURBED_SLOWDOWN || profile->devices[d].spread >= GP_DISTURBED_SPREAD)
+            return true;
+    return false;
+}
+
+int gp_profile_digits(const gp_profile *profile) {
+    return gp_profile_spread(profile) > 0.05 ? 2 : 3;
+}
+
 /* Rates of several devices may be of several days: the oldest. */
 static gp_status counted_source(const gp_profile *profile, char **out, gp_error *err) {
     char date[GP_WHEN_TEXT];
     int64_t oldest = 0;
-    bool all = profile != NULL;
+    bool all = profile != NULL, brief = false;
     for (int d = 0; profile && d < profile->device_count; d++) {
         int64_t taken = profile->devices[d].rates.taken;
         if (taken == 0) all = false;
+        brief = brief || profile->devices[d].rates.brief;
         if (taken > 0 && (oldest == 0 || taken < oldest)) oldest = taken;
     }
-    if (oldest == 0)
-        return gp_copy_text(out, "counted, with assumed rates; no profile fits; gpipe-balance measures one", err);
-    return gp_format_text(out, err, "counted, with this machine's measured rates of %s%s; no profile fits",
-                          gp_when_date(date, oldest), all ? "" : ", and assumed ones of some devices");
+    char lack[160] = "no profile fits";
+    if (profile && profile->set_aside > 0)
+        snprintf(lack, sizeof lack,
+                 "the kept profile is not used: other programs disturbed it when it was measured "
+                 "(slowdown %.2f)",
+                 profile->set_aside);
+    const char *advice =
+        oldest == 0 || brief || (profile && profile->set_aside > 0) ? "; gpipe-balance measures one" : "";
+    if (oldest == 0) return gp_format_text(out, err, "counted, with assumed rates; %s%s", lack, advice);
+    return gp_format_text(out, err, "counted, with this machine's %srates of %s%s; %s%s",
+                          brief ? "briefly measured " : "measured ", gp_when_date(date, oldest),
+                          all ? "" : ", and assumed ones of some devices", lack, advice);
 }
 
 gp_status gp_profile_source(const gp_profile *profile, char **out, gp_error *err) {
@@ -48,6 +80,7 @@ const char *gp_profile_taking(char buffer[GP_TAKING_TEXT], const gp_profile *pro
     buffer[0] = '\0';
     if (gp_profile_is_counted(profile)) return buffer;
     if (profile->taken > 0) snprintf(taken, sizeof taken, "taken %s, ", gp_when_age(age, profile->taken, now));
-    snprintf(buffer, GP_TAKING_TEXT, "%sslowdown %.2f", taken, gp_profile_slowdown(profile));
+    snprintf(buffer, GP_TAKING_TEXT, "%sslowdown %.2f%s", taken, gp_profile_slowdown(profile),
+             gp_profile_is_disturbed(profile) && !profile->named ? ": disturbed by other programs" : "");
     return buffer;
 }

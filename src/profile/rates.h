@@ -18,6 +18,7 @@ typedef struct gp_rates {
     double copy_bytes;   /* per second, of copies to the device */
     double copy_latency; /* seconds that each copy takes beside */
     int64_t taken;       /* when they were measured, in seconds since 1970; 0: they are assumed */
+    bool brief;          /* measured in a moment: they say how long a plan takes, but choose no plan */
 } gp_rates;
 
 /* As many times those of one CPU thread. */

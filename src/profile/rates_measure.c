@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/memory.h"
 #include "config/tree.h"
@@ -10,27 +11,30 @@
 
 /* Layers that compute and layers that move memory, none of which a device fuses with the next; tensors of 2 MiB on the
  * host, 64 MiB on a device of many lanes. */
-static const char network[] = "input: {shape: [32, 64, 64]}\n"
-                              "layers:\n"
-                              "  - relu\n"
-                              "  - batch_norm\n"
-                              "  - max_pool: 2\n"
-                              "  - conv: {out: 64, kernel: 3, stride: 2, pad: 1}\n"
-                              "  - relu\n"
-                              "  - conv: {out: 64, kernel: 3, pad: 1}\n"
-                              "  - relu\n"
-                              "  - max_pool: 2\n"
-                              "  - flatten\n"
-                              "  - linear: 256\n"
-                              "  - relu\n"
-                              "  - linear: 16\n"
-                              "loss: cross_entropy\n";
+#define NETWORK(size, rows)                                                                                            \
+    "input: {shape: [32, " size ", " size "]}\n"                                                                       \
+    "layers:\n"                                                                                                        \
+    "  - relu\n"                                                                                                       \
+    "  - batch_norm\n"                                                                                                 \
+    "  - max_pool: 2\n"                                                                                                \
+    "  - conv: {out: 64, kernel: 3, stride: 2, pad: 1}\n"                                                              \
+    "  - relu\n"                                                                                                       \
+    "  - conv: {out: 64, kernel: 3, pad: 1}\n"                                                                         \
+    "  - relu\n"                                                                                                       \
+    "  - max_pool: 2\n"                                                                                                \
+    "  - flatten\n"                                                                                                    \
+    "  - linear: " rows "\n"                                                                                           \
+    "  - relu\n"                                                                                                       \
+    "  - linear: 16\n"                                                                                                 \
+    "loss: cross_entropy\n"
+static const char network[] = NETWORK("64", "256"), brief_network[] = NETWORK("32", "64");
 static const double most_copy_bytes = 1e15; /* per second: of copies that take their latency and nothing more */
 enum { SAMPLES_ON_HOST = 4, SAMPLES_ELSEWHERE = 128 };
 
 /* The network on a device, as what a profile is of. */
 typedef struct bench_network {
     gp_device_spec spec;
+    bool brief;
     gp_yaml_document *document; /* places in the graph point into it */
     gp_graph *graph;
     gp_update update;
@@ -46,8 +50,9 @@ static void network_fini(bench_network *of) {
 }
 
 static gp_status fill_network(bench_network *of, gp_error *err) {
+    const char *text = of->brief ? brief_network : network;
     GP_RETURN_IF_FAILED(
-        gp_yaml_parse(network, strlen(network), "the network that rates are measured on", &of->document, err));
+        gp_yaml_parse(text, strlen(text), "the network that rates are measured on", &of->document, err));
     GP_RETURN_IF_FAILED(gp_graph_build(gp_yaml_root(of->document), &of->graph, err));
     const gp_identity_request request = {.graph = of->graph,
                                          .device_count = 1,
@@ -59,8 +64,9 @@ static gp_status fill_network(bench_network *of, gp_error *err) {
     return gp_profile_path("rates", &of->identity, &of->spec, 1, &of->path, err);
 }
 
-static gp_status network_init(bench_network *of, const gp_device_spec *spec, int threads, gp_error *err) {
-    *of = (bench_network){.spec = {.kind = spec->kind, .index = spec->index, .threads = threads},
+static gp_status network_init(bench_network *of, const gp_device_spec *spec, int threads, bool brief, gp_error *err) {
+    *of = (bench_network){.brief = brief,
+                          .spec = {.kind = spec->kind, .index = spec->index, .threads = threads},
                           .update = {.op = GP_OP_SGD, .states = 1, .sgd = {.momentum = 0.9}}};
     gp_status status = fill_network(of, err);
     if (status != GP_OK) network_fini(of);
@@ -115,12 +121,12 @@ static gp_status fit(const bench_network *of, const gp_profile *profile, gp_rate
     GP_RETURN_IF_FAILED(GP_NEW(&work, count, err));
     gp_status status = GP_OK;
     for (int n = 0; n < of->graph->node_count && status == GP_OK; n++) status = count_node(of, n, work, err);
-    for (size_t i = 0; i < count; i++)
-        work[i].seconds = row->slowdown * row->layers[i / GP_PROFILE_TIMES].time[i % GP_PROFILE_TIMES];
+    for (size_t i = 0; i < count; i++) work[i].seconds = row->layers[i / GP_PROFILE_TIMES].time[i % GP_PROFILE_TIMES];
     if (status == GP_OK) {
         gp_rates_fit(work, count, &rates);
         read_copies(profile, of->spec.kind->name, &rates);
         rates.taken = profile->taken;
+        rates.brief = of->brief;
         *out = rates;
     }
     free(work);
@@ -129,12 +135,13 @@ static gp_status fit(const bench_network *of, const gp_profile *profile, gp_rate
 
 /* ---- kept rates, and new ones ------------------------------------------------------------------------------------ */
 
-static gp_status find_own(const gp_device_spec *spec, int threads, gp_rates *out, bool *found, gp_error *err) {
+static gp_status find_own(const gp_device_spec *spec, int threads, bool brief, gp_rates *out, bool *found,
+                          gp_error *err) {
     bench_network of;
     gp_profile *profile = NULL;
-    GP_RETURN_IF_FAILED(network_init(&of, spec, threads, err));
+    GP_RETURN_IF_FAILED(network_init(&of, spec, threads, brief, err));
     gp_status status = gp_profile_find_kept(of.path, &of.identity, of.graph, &of.spec, 1, &profile, err);
-    *found = status == GP_OK && profile;
+    *found = status == GP_OK && profile && !gp_profile_is_spoilt(profile, (int64_t)time(NULL));
     if (*found) status = fit(&of, profile, out, err);
     gp_profile_destroy(&profile);
     network_fini(&of);
@@ -144,11 +151,11 @@ static gp_status find_own(const gp_device_spec *spec, int threads, gp_rates *out
 gp_status gp_rates_find(const gp_device_spec *spec, gp_rates *out, bool *found, gp_error *err) {
     gp_rates one;
     int threads = spec->threads > 1 ? spec->threads : 1;
-    GP_RETURN_IF_FAILED(find_own(spec, threads, out, found, err));
-    if (*found || threads == 1) return GP_OK;
-    GP_RETURN_IF_FAILED(find_own(spec, 1, &one, found, err));
+    GP_RETURN_IF_FAILED(find_own(spec, threads, false, out, found, err));
+    if (*found) return GP_OK;
+    if (threads > 1) GP_RETURN_IF_FAILED(find_own(spec, 1, false, &one, found, err));
     if (*found) *out = gp_rates_of_threads(&one, threads);
-    return GP_OK;
+    return *found ? GP_OK : find_own(spec, threads, true, out, found, err);
 }
 
 static gp_status measure(bench_network *of, double seconds, uint64_t (*clock)(void), gp_profile **out, gp_error *err) {
@@ -166,12 +173,12 @@ static gp_status measure(bench_network *of, double seconds, uint64_t (*clock)(vo
     return gp_profile_measure(&timed, *out, &ignored, err);
 }
 
-gp_status gp_rates_measure(const gp_device_spec *spec, double seconds, uint64_t (*clock)(void), gp_rates *out,
-                           gp_error *err) {
+gp_status gp_rates_measure(const gp_device_spec *spec, bool brief, double seconds, uint64_t (*clock)(void),
+                           gp_rates *out, gp_error *err) {
     bench_network of;
     gp_profile *profile = NULL;
     gp_error ignored = {0};
-    GP_RETURN_IF_FAILED(network_init(&of, spec, spec->threads > 1 ? spec->threads : 1, err));
+    GP_RETURN_IF_FAILED(network_init(&of, spec, spec->threads > 1 ? spec->threads : 1, brief, err));
     gp_status status = measure(&of, seconds, clock, &profile, err);
     if (status == GP_OK) status = fit(&of, profile, out, err);
     if (status == GP_OK && of.path && gp_profile_keep(profile, of.path, &ignored) == GP_MEMORY)

@@ -41,6 +41,8 @@ static gp_status write_head(const gp_plan_json *its, FILE *out, gp_error *err) {
     fprintf(out, ",\n\"schedule\":\"%s\",\"lockstep\":%s,\"processors\":%d,\n\"identity\":\"%016" PRIx64 "\"",
             gp_schedule_kind_name(plan->schedule.kind), gp_plan_has_barriers(plan) ? "true" : "false", plan->processors,
             gp_identity_plan(plan));
+    gp_norm_samples norm = gp_plan_norm_samples(plan);
+    if (norm.least > 0) fprintf(out, ",\n\"batch_norm_samples\":%" PRId64, norm.least);
     free(source);
     return GP_OK;
 }

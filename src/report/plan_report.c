@@ -81,6 +81,11 @@ static void write_header(const gp_report *report) {
         fputs(m ? "             " : "mini-batches ", report->out);
         write_size(report, &plan->minis[m]);
     }
+    gp_norm_samples norm = gp_plan_norm_samples(plan);
+    if (norm.least == 0) return;
+    fprintf(report->out, "batch norm   sees %s", gp_report_number(norm.least).text);
+    if (norm.most > norm.least) fprintf(report->out, " to %s", gp_report_number(norm.most).text);
+    fprintf(report->out, " sample%s at a time\n", norm.most == 1 ? "" : "s");
 }
 
 /* "conv 0 … relu a" */
@@ -128,13 +133,15 @@ static void write_stages(const gp_report *report) {
 }
 
 static void write_expected(const gp_report *report) {
+    int digits = gp_profile_digits(report->profile);
     const gp_mini_plan *mini = &report->plan->minis[report->mini];
     const gp_expectation *expected = &report->expected;
     fprintf(report->out, "\npredicted    %s of %s: %s", mini->training ? "a step" : "an evaluation",
-            gp_report_count(mini->samples, "sample").text, gp_report_seconds(expected->seconds).text);
+            gp_report_count(mini->samples, "sample").text, gp_report_predicted(expected->seconds, digits).text);
     if (expected->seconds > 0)
-        fprintf(report->out, " (%s samples/s)",
-                gp_report_number((int64_t)((double)mini->samples / expected->seconds)).text);
+        fprintf(
+            report->out, " (%s samples/s)",
+            gp_report_number((int64_t)gp_report_keep_digits((double)mini->samples / expected->seconds, digits)).text);
     fprintf(report->out, ", bubble %.0f%%\n             ", 100 * expected->bubble);
 }
 
@@ -166,6 +173,7 @@ static gp_status write_report(gp_report *report, gp_error *err) {
     gp_processors_warn(report->plan, true, report->out);
     gp_micro_batches_warn(report->plan, true, report->out);
     gp_idle_warn(report->plan, true, report->out);
+    gp_norm_warn(report->plan, true, report->out);
     gp_idle_process_warn(report->plan, true, report->out);
     return gp_report_end(report->out, "the report of the plan", err);
 }

@@ -38,4 +38,7 @@ void gp_report_host(const gp_report *report) {
     fprintf(report->out, "  %-*s%*s\n", LABEL, alone ? "all of the run" : "all of the process", SIZE,
             gp_report_bytes(host->planned).text);
     fprintf(report->out, "  %-*s%*zu\n", LABEL, "  in bytes", SIZE, host->planned);
+    if (host->snapshot > 0)
+        fprintf(report->out, "  %-*s%*s\n", LABEL, "copy of the run's state for snapshots, if there is room", SIZE,
+                gp_report_bytes(host->snapshot).text);
 }

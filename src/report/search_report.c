@@ -1,6 +1,7 @@
 /* What a search found, for people, for programs, and for the configuration. */
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -13,6 +14,7 @@
 #include "report/balance_write.h"
 #include "report/command_text.h"
 #include "report/plan_report_parts.h"
+#include "report/warnings.h"
 #include "tune/search.h"
 
 enum { FASTEST = 3, MOST_ROWS = 8 };
@@ -28,11 +30,16 @@ static bool saves_memory(const gp_search *search, size_t index) {
 static void write_comparison(const gp_search *search, const gp_candidate *it, FILE *out) {
     const gp_candidate *first = &search->items[0];
     size_t least = first->memory;
-    double slower = 100 * (it->seconds / first->seconds - 1);
+    double slower = 100 * (it->seconds / first->seconds - 1), off = slower > 0 ? slower : -slower;
     for (size_t i = 0; i < search->count; i++)
         if (search->items[i].memory < least) least = search->items[i].memory;
-    bool other = it->seconds > first->seconds || it->seconds < first->seconds;
-    if (other) fprintf(out, "%.1f%% %s", slower > 0 ? slower : -slower, slower > 0 ? "slower" : "faster");
+    bool other = !search->disturbed && (it->seconds > first->seconds || it->seconds < first->seconds);
+    bool equal = it->equal && first->equal;
+    if (other && equal)
+        fputs("equal", out);
+    else if (other)
+        fprintf(out, "%.*f%% %s", search->spread > 0 ? 0 : 1, search->spread >= 0.1 ? 10 * round(off / 10) : off,
+                slower > 0 ? "slower" : "faster");
     if (it->memory > least)
         fprintf(out, "%s%.1f%% more memory", other ? ", " : "", 100 * ((double)it->memory / (double)least - 1));
     if (!other && it->memory <= least) fputs("-", out);
@@ -51,21 +58,25 @@ static gp_report_text first_devices(int count) {
 }
 
 static bool is_on_few(const gp_search *search, const gp_candidate *it) {
-    return it->workers < search->config->pipeline.device_count;
+    return it->workers < search->config->pipeline.device_count && !it->way->threads;
 }
 
 static void write_row(const gp_search *search, const gp_candidate *it, FILE *out) {
     fprintf(out, "  %6d  ", it->micro_batches);
     gp_report_cell(out, it->schedule, 27, false);
     gp_report_cell(out, is_uniform(it) ? it->checkpoint : "by stage", 12, false);
-    gp_report_cell(out, gp_report_seconds(it->seconds).text, 10, true);
+    gp_report_cell(out, gp_report_seconds_within(it->seconds, search->spread).text, 10, true);
     fprintf(out, "%6.0f%%", 100 * it->bubble);
     gp_report_cell(out, gp_report_bytes(it->memory).text, 12, true);
     fputs("  ", out);
     write_comparison(search, it, out);
     fputs("\n          balance ", out);
     gp_balance_write_layers(out, it->layers, it->stages);
-    if (is_on_few(search, it)) fprintf(out, " on %s", first_devices(it->workers).text);
+    if (it->way->threads)
+        fprintf(out, " on %d device%s of %s", it->workers, it->workers == 1 ? "" : "s",
+                gp_report_count(it->way->threads, "thread").text);
+    else if (is_on_few(search, it))
+        fprintf(out, " on %s", first_devices(it->workers).text);
     if (it->way->replicas > 1)
         fprintf(out, ", %s of %s", gp_report_count(it->way->replicas, "replica").text,
                 it->stages == 1 ? "the stage" : "each stage");
@@ -74,6 +85,7 @@ static void write_row(const gp_search *search, const gp_candidate *it, FILE *out
         for (int w = 0; w < it->workers && w < GP_REPORT_ALL_STAGES; w++)
             fprintf(out, "%s %s", w ? "," : "", gp_report_bytes(it->arena[w]).text);
     }
+    if (it->norm.least > 0) fprintf(out, "; batch norm of %s", gp_report_count(it->norm.least, "sample").text);
     if (!is_uniform(it)) fprintf(out, "\n          checkpoint %s", it->checkpoint);
     fputs("\n", out);
 }
@@ -108,18 +120,22 @@ static gp_status write_commands(const gp_search *search, FILE *out, gp_error *er
     gp_status checked = GP_OK;
     fputs("\n", out);
     if (request->override_count > 0) checked = check_file(search, request->config, &lockstep, err);
-    GP_RETURN_IF_FAILED(gp_command_write_again(&command, " --search", checked, out, err));
+    char option[80];
+    snprintf(option, sizeof option, " --search%s%s", request->frees ? "=" : "", request->frees ? request->frees : "");
+    GP_RETURN_IF_FAILED(gp_command_write_again(&command, option, checked, out, err));
     GP_RETURN_IF_FAILED(gp_balance_text(it->layers, it->stages, &balance, err));
     snprintf(number, sizeof number, "%d", it->micro_batches);
-    const gp_command_set sets[] = {{"pipeline.replicas", "1"},
-                                   {"pipeline.devices", it->way->devices},
-                                   {"pipeline.micro_batches", number},
-                                   {"pipeline.schedule", it->schedule},
-                                   {"pipeline.checkpoint", it->checkpoint},
-                                   {"pipeline.lockstep", "auto"},
-                                   {"pipeline.balance", balance}};
-    int left_out = 2 - moves - replicas;
-    gp_command_train(&command, sets + left_out, 7 - left_out, 4 - left_out, out);
+    gp_command_set sets[7];
+    int count = 0;
+    if (replicas) sets[count++] = (gp_command_set){"pipeline.replicas", "1"};
+    if (moves) sets[count++] = (gp_command_set){"pipeline.devices", it->way->devices};
+    if (request->frees_micro_batches) sets[count++] = (gp_command_set){"pipeline.micro_batches", number};
+    sets[count++] = (gp_command_set){"pipeline.schedule", it->schedule};
+    int first = count;
+    sets[count++] = (gp_command_set){"pipeline.checkpoint", it->checkpoint};
+    sets[count++] = (gp_command_set){"pipeline.lockstep", "auto"};
+    sets[count++] = (gp_command_set){"pipeline.balance", balance};
+    gp_command_train(&command, sets, count, first, out);
     free(balance);
     return GP_OK;
 }
@@ -130,6 +146,33 @@ static void write_profiles(const gp_search *search, FILE *out) {
     if (search->oldest == 0) return;
     fprintf(out, "             profiles: %d measured now, the oldest taken %s, slowdown up to %.2f\n", search->measured,
             gp_when_age(age, search->oldest, (int64_t)time(NULL)), search->slowdown);
+}
+
+/* What the search has left as it is. */
+static void write_kept(const gp_search *search, FILE *out) {
+    const gp_search_request *request = search->request;
+    bool micro_batches = !request->frees_micro_batches, replicas = !request->frees_replicas;
+    if (micro_batches || replicas)
+        fprintf(out, "             %s%s%s as configured; --search=%s tries others too\n",
+                micro_batches ? "micro_batches" : "", micro_batches && replicas ? " and " : "",
+                replicas ? "replicas" : "",
+                micro_batches && replicas ? "micro_batches,replicas"
+                : request->frees          ? "micro_batches,replicas"
+                : micro_batches           ? "micro_batches"
+                                          : "replicas");
+    if (search->untimed)
+        fprintf(out, "             the profile has no times of %s: no stages of so many were tried\n",
+                gp_report_count(search->untimed, "thread").text);
+}
+
+/* Why no plan is recommended. */
+static void write_disturbed(const gp_search *search, FILE *out) {
+    if (!search->disturbed) return;
+    fprintf(
+        out,
+        "warning      not ranked: other programs disturbed the timing of layers (slowdown %.2f); search again when\n"
+        "             they have ended. The plans below are ordered by stages and micro-batches\n",
+        search->slowdown);
 }
 
 static void write_processors(const gp_search *search, FILE *out) {
@@ -157,7 +200,10 @@ gp_status gp_search_report(const gp_search *search, FILE *out, gp_error *err) {
     fputs("\n", out);
     write_profiles(search, out);
     if (search->why[0]) gp_print(out, "             the first plan left out, %s\n", search->why);
+    write_kept(search, out);
     write_processors(search, out);
+    write_disturbed(search, out);
+    gp_norm_warn_of(search->items[0].norm, search->config->data.batch, search->items[0].micro_batches, true, out);
     fputs("\n  micro-\n  batches schedule                   checkpoint        step  bubble      memory  compared\n",
           out);
     int rows = 0;
@@ -167,9 +213,12 @@ gp_status gp_search_report(const gp_search *search, FILE *out, gp_error *err) {
         rows++;
     }
     if (rows > 1)
-        fputs("  compared: time with the first plan, memory (of the largest worker) with the plan that needs least\n",
-              out);
-    GP_RETURN_IF_FAILED(write_commands(search, out, err));
+        fprintf(out, "  compared: %smemory (of the largest worker) with the plan that needs least\n",
+                search->disturbed ? "" : "time with the first plan, ");
+    if (search->spread > 0 && !search->disturbed)
+        fprintf(out, "  times are known to ±%.*f%%; of plans that differ by less (equal), the simplest is first\n",
+                search->spread < 0.01, 100 * search->spread);
+    if (!search->disturbed) GP_RETURN_IF_FAILED(write_commands(search, out, err));
     return gp_report_end(out, "the result of the search", err);
 }
 
@@ -177,18 +226,21 @@ static json_t *pack(const gp_candidate *it) {
     json_t *balance = json_array(), *memory = json_array();
     for (int s = 0; s < it->stages; s++) json_array_append_new(balance, json_integer(it->layers[s]));
     for (int w = 0; w < it->workers; w++) json_array_append_new(memory, json_integer((json_int_t)it->arena[w]));
-    return json_pack("{s:s, s:i, s:s, s:s, s:i, s:o, s:f, s:f, s:o}", "devices", it->way->devices, "micro_batches",
-                     it->micro_batches, "schedule", it->schedule, "checkpoint", it->checkpoint, "workers", it->workers,
-                     "balance", balance, "step", it->seconds * 1e3, "bubble", it->bubble, "memory", memory);
+    return json_pack("{s:s, s:i, s:s, s:s, s:i, s:o, s:f, s:f, s:o, s:b, s:o*}", "devices", it->way->devices,
+                     "micro_batches", it->micro_batches, "schedule", it->schedule, "checkpoint", it->checkpoint,
+                     "workers", it->workers, "balance", balance, "step", it->seconds * 1e3, "bubble", it->bubble,
+                     "memory", memory, "equal", it->equal, "batch_norm_samples",
+                     it->norm.least > 0 ? json_integer((json_int_t)it->norm.least) : NULL);
 }
 
 gp_status gp_search_report_json(const gp_search *search, FILE *out, gp_error *err) {
     json_t *plans = json_array();
     for (size_t i = 0; i < search->count; i++) json_array_append_new(plans, pack(&search->items[i]));
-    json_t *root = json_pack("{s:I, s:i, s:i, s:i, s:f, s:i, s:i, s:i, s:o}", "batch",
+    json_t *root = json_pack("{s:I, s:i, s:i, s:i, s:f, s:f, s:b, s:i, s:i, s:i, s:o}", "batch",
                              (json_int_t)search->config->data.batch, "processors", search->processors, "threads",
-                             search->threads, "measured", search->measured, "slowdown", search->slowdown, "tried",
-                             search->tried, "too_large", search->too_large, "refused", search->refused, "plans", plans);
+                             search->threads, "measured", search->measured, "slowdown", search->slowdown, "spread",
+                             search->spread, "ranked", !search->disturbed, "tried", search->tried, "too_large",
+                             search->too_large, "refused", search->refused, "plans", plans);
     return gp_report_json(root, out, "the result of the search", err);
 }
 
@@ -198,17 +250,17 @@ gp_status gp_search_write(const gp_search *search, const char *path, gp_error *e
     const gp_candidate *it = &search->items[0];
     char number[16], *balance = NULL;
     bool lockstep = false;
+    if (search->disturbed)
+        return gp_fail(err, GP_DATA,
+                       "--write: other programs disturbed the timing of layers (slowdown %.2f), so that no plan is "
+                       "recommended; search again when they have ended",
+                       search->slowdown);
     GP_RETURN_IF_FAILED(check_file(search, path, &lockstep, err));
     GP_RETURN_IF_FAILED(gp_balance_text(it->layers, it->stages, &balance, err));
     snprintf(number, sizeof number, "%d", it->micro_batches);
-    gp_yaml_setting settings[] = {{"micro_batches", number},
-                                  {"schedule", it->schedule},
-                                  {"checkpoint", it->checkpoint},
-                                  {"balance", balance},
-                                  {NULL, NULL},
-                                  {NULL, NULL},
-                                  {NULL, NULL}};
-    int count = 4;
+    gp_yaml_setting settings[7] = {{"schedule", it->schedule}, {"checkpoint", it->checkpoint}, {"balance", balance}};
+    int count = 3;
+    if (search->request->frees_micro_batches) settings[count++] = (gp_yaml_setting){"micro_batches", number};
     if (lockstep) settings[count++] = (gp_yaml_setting){"lockstep", "auto"};
     if (!it->way->configured) settings[count++] = (gp_yaml_setting){"devices", it->way->devices};
     if (!it->way->configured && has_replicas_key(search)) settings[count++] = (gp_yaml_setting){"replicas", "1"};

@@ -1,6 +1,7 @@
 #include "report/text.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -76,6 +77,21 @@ gp_report_text gp_report_seconds(double seconds) {
     for (; seconds < 1 && unit + 1 < sizeof units / sizeof *units; unit++) seconds *= 1000;
     snprintf(its.text, sizeof its.text, "%s %s", gp_rounded_text(number, seconds, 3), units[unit]);
     return its;
+}
+
+double gp_report_keep_digits(double value, int digits) {
+    double unit = value > 0 ? pow(10, floor(log10(value)) - digits + 1) : 1;
+    return unit * round(value / unit);
+}
+
+gp_report_text gp_report_predicted(double seconds, int digits) {
+    return gp_report_seconds(gp_report_keep_digits(seconds, digits));
+}
+
+gp_report_text gp_report_seconds_within(double seconds, double spread) {
+    if (!(spread > 0 && seconds > 0)) return gp_report_seconds(seconds);
+    double unit = pow(10, floor(log10(seconds * spread)));
+    return gp_report_seconds(round(seconds / unit) * unit);
 }
 
 gp_report_text gp_report_count(int64_t number, const char *singular) {

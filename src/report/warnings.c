@@ -66,6 +66,24 @@ void gp_idle_warn(const gp_plan *plan, bool report, FILE *out) {
             count == 1 ? "is" : "are", its->replica, its->replicas, mini->samples);
 }
 
+void gp_norm_warn_of(gp_norm_samples norm, int64_t batch, int micro_batches, bool report, FILE *out) {
+    if (norm.least == 0 || norm.least >= GP_NORM_FEW_SAMPLES) return;
+    fprintf(out, "%s batch norm sees %" PRId64 " sample%s of a mini-batch of %" PRId64 " at a time;%s",
+            report ? "warning     " : "warning:", norm.least, norm.least == 1 ? "" : "s", batch,
+            report ? "\n             " : " ");
+    fprintf(out, "below %d its statistics are rough: ", (int)GP_NORM_FEW_SAMPLES);
+    if (norm.joined > norm.least)
+        fprintf(out, "model.rules: {batch_norm: {sync: true}} shows it %" PRId64 "\n", norm.joined);
+    else
+        fprintf(out, "take %s, or group_norm in its place\n",
+                micro_batches > 1 ? "fewer micro_batches" : "a larger data.batch");
+}
+
+void gp_norm_warn(const gp_plan *plan, bool report, FILE *out) {
+    const gp_mini_plan *mini = &plan->minis[gp_plan_largest_mini(plan)];
+    gp_norm_warn_of(gp_plan_norm_samples(plan), mini->samples, mini->pieces, report, out);
+}
+
 void gp_idle_process_warn(const gp_plan *plan, bool report, FILE *out) {
     int first = -1, count = 0;
     for (int p = gp_plan_processes(plan) - 1; p >= 0; p--) {

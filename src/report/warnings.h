@@ -18,6 +18,10 @@ void gp_processors_warn(const gp_plan *plan, bool report, FILE *out);
 void gp_micro_batches_warn(const gp_plan *plan, bool report, FILE *out);
 /* If replicas have no sample of the largest mini-batch. */
 void gp_idle_warn(const gp_plan *plan, bool report, FILE *out);
+/* If statistics of batch norm are of fewer samples than this in the largest mini-batch: how many, and the way out. */
+enum { GP_NORM_FEW_SAMPLES = 16 };
+void gp_norm_warn(const gp_plan *plan, bool report, FILE *out);
+void gp_norm_warn_of(gp_norm_samples norm, int64_t batch, int micro_batches, bool report, FILE *out);
 /* If processes have no worker. */
 void gp_idle_process_warn(const gp_plan *plan, bool report, FILE *out);
 

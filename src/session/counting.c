@@ -38,17 +38,24 @@ static gp_status rates_are_worth_it(const gp_profile_search *s, int missing, boo
     return GP_OK;
 }
 
+/* Before every run that shows a prediction there is time for brief ones, on the host. */
+static bool brief_ones_are_worth_it(const gp_profile_search *s, const gp_device_spec *spec) {
+    return s->options->profiling == GP_PROFILING_MEASURE && s->session->steps > 0 && spec->kind->on_host &&
+           gp_profile_is_counted(s->session->profile);
+}
+
 /* Without rates, plans assume some: a device that cannot be measured does not fail the session. */
-static gp_status measure_rates(gp_profile_search *s, const gp_device_spec *spec, gp_rates *rates, bool *measured,
-                               gp_error *err) {
+static gp_status measure_rates(gp_profile_search *s, const gp_device_spec *spec, bool brief, gp_rates *rates,
+                               bool *measured, gp_error *err) {
     gp_error why = {0};
     char text[48];
     double share = share_of_run * s->options->seconds;
     double seconds = share > 0 && share < GP_RATES_SECONDS ? share : GP_RATES_SECONDS;
-    if (s->ticker.terminal)
+    if (brief) seconds = GP_RATES_BRIEF_SECONDS;
+    if (s->ticker.terminal && !brief)
         gp_ticker_say(&s->ticker, "measuring the rates of %s, once for this machine: about a second",
                       gp_device_text(text, spec->kind->name, spec->index, spec->threads));
-    gp_status status = gp_rates_measure(spec, seconds, NULL, rates, &why);
+    gp_status status = gp_rates_measure(spec, brief, seconds, NULL, rates, &why);
     if (status == GP_OK) *measured = true;
     gp_ticker_end(&s->ticker);
     return status == GP_MEMORY ? gp_fail(err, status, "%s", why.text) : GP_OK;
@@ -70,11 +77,14 @@ static gp_status fill_rates(gp_profile_search *s, gp_profile *counted, bool *any
     gp_status status = GP_OK;
     for (int d = 0; d < s->count && status == GP_OK; d++) {
         status = find_rates(s, d, &counted->devices[d].rates, &found[d], err);
-        missing += !found[d];
+        missing += !found[d] || counted->devices[d].rates.brief;
     }
     if (status == GP_OK) status = rates_are_worth_it(s, missing, &worth, err);
     for (int d = 0; d < s->count && status == GP_OK; d++) {
-        if (!found[d] && worth) status = measure_rates(s, &s->devices[d], &counted->devices[d].rates, &found[d], err);
+        gp_rates *rates = &counted->devices[d].rates;
+        bool whole = worth && (!found[d] || rates->brief);
+        if (whole || (!found[d] && brief_ones_are_worth_it(s, &s->devices[d])))
+            status = measure_rates(s, &s->devices[d], !whole, rates, &found[d], err);
         *any = *any || found[d];
     }
     free(found);
@@ -88,7 +98,8 @@ gp_status gp_counting_find_rates(gp_profile_search *s, gp_error *err) {
     if (session->profile && s->options->profiling == GP_PROFILING_FIND) return GP_OK;
     GP_RETURN_IF_FAILED(gp_profile_create_counted(s->devices, s->count, &counted, err));
     gp_status status = fill_rates(s, counted, &any, err);
-    if (status == GP_OK && any && !session->profile)
+    if (status == GP_OK) counted->set_aside = s->set_aside;
+    if (status == GP_OK && (any || s->set_aside > 0) && !session->profile)
         session->profile = counted;
     else
         gp_profile_destroy(&counted);

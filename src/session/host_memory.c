@@ -106,13 +106,20 @@ static size_t prediction_bytes(const gp_session *session) {
     return gp_size_times(bytes, shape.rank < 3 ? 1 : 2);
 }
 
-/* Whether a copy of the state is taken: for a snapshot that is written beside the run, or for a change of the
- * configuration that comes in this process. All other files are written parameter by parameter. */
+/* Whether a copy of the state is taken: for a snapshot that the configuration asks for and that is written beside the
+ * run, or for a change of the configuration that comes in this process. All other files are written parameter by
+ * parameter. */
 static bool copies_state(const gp_session *session) {
     const gp_every *every = &session->config->train.save_every;
     int came_before = gp_config_changes_until(session->whole, session->options.step);
     if (session->options.processes > 1) return session->whole->change_count > came_before;
-    return every->time.count > 0 || every->minutes > 0 || session->whole->change_count > came_before;
+    bool asked = every->time.count > 0 || (every->minutes > 0 && !every->about);
+    return asked || session->whole->change_count > came_before;
+}
+
+static size_t snapshot_bytes(const gp_session *session) {
+    bool about = session->config->train.save_every.about;
+    return about && session->options.processes <= 1 && session->steps > 0 ? gp_state_bytes(session->plan) : 0;
 }
 
 /* A prediction reads a file of weights and writes one tensor; a run writes all that it is. */
@@ -125,6 +132,7 @@ static void plan_state(const gp_session *session, gp_host_memory *out) {
     } else {
         if (copies_state(session))
             out->bytes[GP_HOST_STATE] = plan->processes > 1 ? gp_state_own_bytes(plan) : gp_state_bytes(plan);
+        if (out->bytes[GP_HOST_STATE] == 0) out->snapshot = snapshot_bytes(session);
         tensors *= 1 + (size_t)plan->update.states;
     }
     out->bytes[GP_HOST_HEADERS] = gp_size_times(tensors, HEADER_ENTRY);
@@ -281,6 +289,16 @@ static size_t to_come(const gp_host_memory *host, gp_memory_limit limit) {
     size_t bytes = neighbours_to_come(host, limit);
     for (int k = 0; k < GP_HOST_KINDS; k++) bytes = gp_size_plus(bytes, kind_to_come(host, limit, k));
     return bytes;
+}
+
+bool gp_host_memory_has_room(const gp_host_memory *host, const gp_machine_memory *machine) {
+    size_t resident = machine->taken[GP_LIMIT_PHYSICAL];
+    size_t held = resident > host->program ? resident - host->program : 0;
+    size_t all = gp_size_plus(host->planned, host->snapshot), needed = all > held ? all - held : 0;
+    if (needed < host->snapshot) needed = host->snapshot;
+    for (int i = 0; i < GP_MEMORY_LIMITS; i++)
+        if (needed > gp_machine_memory_left(machine, (gp_memory_limit)i)) return false;
+    return needed <= machine->available;
 }
 
 enum { MOST_NAMED = 3 };

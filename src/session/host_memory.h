@@ -3,11 +3,13 @@
  * A function of the configuration, of what the data files say of themselves, and of the plan. Arenas, mini-batches,
  * the shuffled order and the buffer of the largest parameter are reserved before the first step. Records and the copy
  * of the state are bounds: records grow with the steps, and the copy exists only while a snapshot is written or the
- * configuration changes. What the program and its libraries hold without a run is measured once. A value without
- * pointers; one thread. */
+ * configuration changes. The copy for a snapshot at about a time (train.save_every: about 10 minutes) is not planned:
+ * it is taken where there is room. What the program and its libraries hold without a run is measured once. A value
+ * without pointers; one thread. */
 #ifndef GP_SESSION_HOST_MEMORY_H
 #define GP_SESSION_HOST_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/machine_memory.h"
@@ -52,6 +54,7 @@ const char *gp_host_kind_key(gp_host_kind kind);
 typedef struct gp_host_memory {
     size_t bytes[GP_HOST_KINDS];
     size_t planned;                        /* their sum */
+    size_t snapshot;                       /* not planned: the copy of the state for a snapshot, if there is room */
     size_t program;                        /* of the program and its libraries without a run; 0: not measured */
     size_t stacks;                         /* of address space that the threads to come take */
     int threads;                           /* to come */
@@ -72,6 +75,9 @@ GP_MUST_USE gp_status gp_host_memory_processes(const gp_session *session, const 
                                                gp_error *err);
 /* Before the run begins: takes down what the program holds without it. From now on the process's peak is the run's. */
 void gp_host_memory_measure(gp_host_memory *host);
+/* Whether the copy for a snapshot has room beside all that the run has still to take of its plan, and beside other
+ * programs. */
+bool gp_host_memory_has_room(const gp_host_memory *host, const gp_machine_memory *machine);
 /* GP_MEMORY if the run needs more than this machine, its control group or its address space leaves. */
 GP_MUST_USE gp_status gp_host_memory_check(const gp_host_memory *host, const gp_machine_memory *machine, gp_error *err);
 

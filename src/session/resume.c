@@ -42,21 +42,29 @@ static gp_status try_snapshot(gp_config **config, const char *folder, int64_t st
     return pass_over(resume, &cause, err);
 }
 
-/* What to do instead: without a folder, with a finished run in it, with anything else. */
-static gp_status refuse_without_snapshots(const char *folder, gp_error *err) {
-    if (access(folder, F_OK) != 0) return gp_fail(err, GP_USAGE, "there is no run in %s: leave out --resume", folder);
-    char *absolute = realpath(gp_folder_file(folder, "model.safetensors").text,
-                              NULL); /* paths of --set are relative to the configuration's folder */
-    gp_status status =
-        absolute
-            ? gp_fail(err, GP_USAGE,
-                      "%s has a model but no snapshots (train.save_every writes them); to train on from the model, "
-                      "without the optimizer's state: -o ANOTHER --set train.init=%s",
-                      folder, absolute)
-            : gp_fail(err, GP_USAGE,
-                      "%s has no snapshots to go on from: train.save_every writes them, and so does Ctrl-C", folder);
+/* Training that would be lost if a run began there. */
+static gp_status refuse_model(const char *folder, const char *name, gp_error *err) {
+    const gp_path path = gp_folder_file(folder, name);
+    if (access(path.text, F_OK) != 0) return GP_OK;
+    char *absolute = realpath(path.text, NULL); /* paths of --set are relative to the configuration's folder */
+    gp_fail(err, GP_USAGE,
+            "%s has a model (%s) but no snapshot to go on from; to train on from the model, without the optimizer's "
+            "state: -o ANOTHER --set train.init=%s; to begin again: --force",
+            folder, name, absolute ? absolute : path.text);
     free(absolute);
-    return status;
+    return GP_USAGE;
+}
+
+gp_status gp_resume_find(const char *folder, bool *found, gp_error *err) {
+    int64_t *steps = NULL;
+    int count = 0;
+    GP_RETURN_IF_FAILED(gp_snapshot_list(folder, &steps, &count, err));
+    free(steps);
+    *found = count > 0;
+    if (*found) return GP_OK;
+    GP_RETURN_IF_FAILED(refuse_model(folder, "model.safetensors", err));
+    GP_RETURN_IF_FAILED(refuse_model(folder, "best.safetensors", err));
+    return gp_folder_check_remains(folder, err);
 }
 
 static gp_status find_snapshot(gp_config **config, const char *folder, gp_resume *resume, gp_error *err) {
@@ -64,7 +72,7 @@ static gp_status find_snapshot(gp_config **config, const char *folder, gp_resume
     int count = 0;
     bool usable = false;
     GP_RETURN_IF_FAILED(gp_snapshot_list(folder, &steps, &count, err));
-    gp_status status = count == 0 ? refuse_without_snapshots(folder, err) : GP_OK;
+    gp_status status = GP_OK;
     for (int i = 0; i < count && !usable && status == GP_OK; i++)
         status = try_snapshot(config, folder, steps[i], resume, &usable, err);
     free(steps);

@@ -18,9 +18,13 @@ typedef struct gp_resume {
     bool finished;       /* nothing is left to do */
 } gp_resume;
 
+/* Whether the folder has a run to go on with: a snapshot, whole or not. If not, a run may begin there: it loses nothing
+ * but what a run has left that was ended before it had anything to keep. GP_USAGE where there is a model, or what no
+ * run has left. */
+GP_MUST_USE gp_status gp_resume_find(const char *folder, bool *found, gp_error *err);
 /* Before the session is opened: *config, of the file and the command line, becomes that of the run with what changes
- * now. GP_CONFIG names a key that may not change; GP_USAGE if the folder has no snapshot; GP_DATA if none can be used,
- * with each one's reason. *config stays the caller's in any case. */
+ * now. GP_CONFIG names a key that may not change; GP_DATA if no snapshot can be used, with each one's reason. *config
+ * stays the caller's in any case. */
 GP_MUST_USE gp_status gp_resume_open(gp_config **config, const char *folder, gp_resume *out, gp_error *err);
 /* For the session of that configuration: whether the snapshot has its tensors, and whether the run is finished. */
 GP_MUST_USE gp_status gp_resume_check(gp_resume *resume, const gp_session *session, const char *folder, gp_error *err);

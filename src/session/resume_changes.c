@@ -52,7 +52,7 @@ static void free_differences(differences *all) {
     *all = (differences){0};
 }
 
-/* Keys that change no number. They are as the file and the command line say now. */
+/* Keys that change no number. They hold for the whole run. */
 static bool is_of_machine(const char *path) {
     static const char checkpoint[] = ".checkpoint";
     size_t length = strlen(path), end = sizeof checkpoint - 1;
@@ -172,10 +172,8 @@ static gp_status check_changes(const merge *m, gp_error *err) {
 
 static gp_status decide(const merge *m, const gp_yaml_difference *its, bool *takes, gp_error *err) {
     bool set = is_set(m, its->path), edited = is_edited(m, its->path);
-    *takes = true;
-    if (is_of_machine(its->path)) return GP_OK;
     *takes = set || edited; /* else it was said when the run began, or on an earlier --resume */
-    if (!*takes || gp_change_rule(its->path) == GP_CHANGE_FREELY) return GP_OK;
+    if (!*takes || is_of_machine(its->path) || gp_change_rule(its->path) == GP_CHANGE_FREELY) return GP_OK;
     return set && !gp_change_refusal(its->path) ? GP_OK : refuse(m, its, err);
 }
 
@@ -225,9 +223,11 @@ static gp_status take_differences(const merge *m, const differences *all, gp_err
 /* ---- what holds for the whole run -------------------------------------------------------------------------------- */
 
 static gp_status carry_machine(const merge *m, const differences *all, gp_error *err) {
-    for (int i = 0; i < all->count; i++)
-        for (int p = 0; p <= m->held && is_of_machine(all->item[i].path); p++)
-            GP_RETURN_IF_FAILED(put(m->phase[p], all->item[i].path, all->item[i].now, err));
+    for (int i = 0; i < all->count; i++) {
+        const gp_yaml_difference *its = &all->item[i];
+        if (!is_of_machine(its->path) || !(is_set(m, its->path) || is_edited(m, its->path))) continue;
+        for (int p = 0; p <= m->held; p++) GP_RETURN_IF_FAILED(put(m->phase[p], its->path, its->now, err));
+    }
     return GP_OK;
 }
 

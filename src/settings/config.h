@@ -148,7 +148,7 @@ typedef struct gp_train_config {
     gp_place init_place;
     gp_placed_name *init_skip; /* layers, and all below, whose parameters keep their initial values; owned */
     int init_skip_count;
-    gp_every save_every; /* snapshots: 500, 2 epochs, 10 minutes; all 0: never */
+    gp_every save_every; /* snapshots */
     int64_t keep;        /* newest snapshots that are kept, ≥ 1 */
     gp_precision precision;
     bool precision_given; /* the configuration says it; else it is the default */

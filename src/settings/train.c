@@ -55,7 +55,7 @@ static const gp_key train_keys[] = {
      GP_FIXED("the order of samples, dropout and augmentation follow from it")},
     {"eval_every", &gp_time_type, AT(eval_every), .unsaid = "1 epoch", .integer = {1, 0}, .change = GP_CHANGE_FREELY},
     {"init", &gp_table_type, .table = &init_table, GP_FIXED("it is read before the first step only")},
-    {"save_every", &gp_every_type, AT(save_every), .change = GP_CHANGE_MACHINE},
+    {"save_every", &gp_every_type, AT(save_every), .unsaid = "about 10 minutes", .change = GP_CHANGE_MACHINE},
     {"keep", &gp_int64_type, AT(keep), .unsaid = "2", .integer = {1, MOST}, .change = GP_CHANGE_MACHINE},
     {"precision", &gp_choice_type, AT(precision), .unsaid = "f32", .names = precisions, .later = later_precisions,
      .given = AT(precision_given)},

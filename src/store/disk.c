@@ -78,7 +78,7 @@ static void find_advice(const gp_disk_use *use, uint64_t room, char text[ADVICE_
     if (fitting > 1 && fitting < (uint64_t)at_once(use)) /* one of them while it is written */
         snprintf(text, ADVICE_TEXT, ", or set train.keep to %" PRIu64, fitting - 1);
     else if (fitting == 1 && use->saves_by_time)
-        snprintf(text, ADVICE_TEXT, ", or leave out train.save_every (Ctrl-C still writes a snapshot)");
+        snprintf(text, ADVICE_TEXT, ", or set train.save_every to never (Ctrl-C still writes a snapshot)");
 }
 
 static void describe_snapshots(const gp_disk_use *use, char *text, size_t bytes) {

@@ -18,7 +18,7 @@ typedef struct gp_disk_use {
     bool best;          /* the run evaluates, so that it writes best.safetensors */
     int64_t keep;       /* snapshots that stay; one more stands while it is written */
     int64_t snapshots;  /* that there would be if all stayed; INT64_MAX: no bound is known */
-    bool saves_by_time; /* train.save_every is set */
+    bool saves_by_time; /* train.save_every says so, and not `about` */
 } gp_disk_use;
 
 /* The most that the files take at one time. metrics.jsonl and timelines are left out: their size is not known. */

@@ -106,29 +106,88 @@ gp_status gp_folder_check_unused(const char *path, gp_error *err) {
     return GP_OK;
 }
 
+/* Whether the file begins with `head`; `partly`: or with as much of it as it has. */
+static bool begins_with(const char *path, const char *head, bool partly) {
+    enum { LONGEST = 32 };
+    char found[LONGEST];
+    size_t length = strlen(head);
+    FILE *file = fopen(path, "re");
+    size_t count = file ? fread(found, 1, length, file) : 0;
+    bool begins = file && !ferror(file) && (partly || count == length) && memcmp(found, head, count) == 0;
+    if (file) fclose(file);
+    return begins;
+}
+
+/* As a run writes config.yaml. */
+static bool is_config_of_run(const char *path) {
+    return begins_with(path, "# gpipe-train ", false);
+}
+
+gp_status gp_folder_check_remains(const char *path, gp_error *err) {
+    const gp_path config = gp_folder_file(path, "config.yaml"), metrics = gp_folder_file(path, "metrics.jsonl");
+    const char *other = NULL;
+    for (int i = 0; i < RUN_FILES && !other; i++)
+        if (access(gp_folder_file(path, run_files[i]).text, F_OK) == 0) other = run_files[i];
+    bool has_metrics = access(metrics.text, F_OK) == 0;
+    if (!other) return GP_OK;
+    if (is_config_of_run(config.text) && (!has_metrics || begins_with(metrics.text, "{\"event\":", true))) return GP_OK;
+    return gp_fail(
+        err, GP_USAGE,
+        "%s has no snapshot to go on from, and what it holds (%s) was not left by a run: choose another folder "
+        "with -o, or replace it with --force",
+        path, other);
+}
+
 gp_status gp_folder_check_config(const char *path, const char *config, gp_error *err) {
-    static const char head[] = "# gpipe-train ";
-    char found[sizeof head] = "";
     const gp_path file = gp_folder_file(path, "config.yaml");
-    bool same = gp_file_is(file.text, config);
-    FILE *opened = same ? fopen(file.text, "re") : NULL;
-    bool ours = opened && fread(found, 1, sizeof head - 1, opened) == sizeof head - 1 && strcmp(found, head) == 0;
-    if (opened) fclose(opened);
-    if (!same || ours) return GP_OK;
+    if (!gp_file_is(file.text, config) || is_config_of_run(file.text)) return GP_OK;
     return gp_fail(err, GP_USAGE,
                    "%s: the run would write its config.yaml over the configuration %s: choose another folder with -o",
                    path, config);
 }
 
 /* The file descriptor stays open: with the process the kernel closes it, and the lock goes. */
-gp_status gp_folder_lock(const char *path, gp_error *err) {
+gp_status gp_folder_lock(const char *path, bool *there, gp_error *err) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    *there = fd >= 0;
     if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0) return GP_OK;
     int why = errno;
     close(fd);
     if (why != EWOULDBLOCK) return GP_OK;
     return gp_fail(err, GP_USAGE,
                    "%s is in use by another gpipe-train: wait until it ends, or choose another folder with -o", path);
+}
+
+void gp_folder_hold(const char *path, gp_folder_held *out) {
+    out->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    snprintf(out->path.text, sizeof out->path.text, "%s", path);
+}
+
+void gp_folder_release(gp_folder_held *held) {
+    if (held->fd >= 0) close(held->fd);
+    held->fd = -1;
+}
+
+static bool is_at(const gp_folder_held *held, const char *path) {
+    struct stat own, found;
+    return fstat(held->fd, &own) == 0 && stat(path, &found) == 0 && own.st_dev == found.st_dev &&
+           own.st_ino == found.st_ino;
+}
+
+gp_status gp_folder_find(gp_folder_held *held, bool *moved, gp_error *err) {
+    char link[64];
+    gp_path now;
+    *moved = false;
+    if (held->fd < 0 || is_at(held, held->path.text)) return GP_OK;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", held->fd);
+    ssize_t length = readlink(link, now.text, sizeof now.text - 1);
+    now.text[length < 0 ? 0 : length] = '\0';
+    if (length <= 0 || !is_at(held, now.text))
+        return gp_fail(err, GP_IO, "%s: the run folder was removed while the run went on: nothing more can be saved",
+                       held->path.text);
+    held->path = now;
+    *moved = true;
+    return GP_OK;
 }
 
 gp_path gp_folder_default(const char *config_path) {

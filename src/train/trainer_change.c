@@ -26,7 +26,7 @@ static void close_timeline(gp_trainer *t) {
  * on. */
 static void write_next_plan(gp_trainer *t) {
     gp_error failure = {0};
-    if (gp_trainer_write_plan(t, &failure) != GP_OK)
+    if (gp_trainer_find_folder(t, &failure) != GP_OK || gp_trainer_write_plan(t, &failure) != GP_OK)
         gp_progress_warn(&t->progress, "plan.json is still that of the configuration before: %s; the run goes on",
                          failure.text);
 }
@@ -51,6 +51,7 @@ static void say_change(gp_trainer *t, const gp_change *change) {
 /* A snapshot that cannot be written is no reason to end a run that could go on. */
 static gp_status save_before(gp_trainer *t, int64_t step, gp_error *err) {
     gp_error failure = {0};
+    if (t->short_of_disk) return GP_OK;
     gp_status status = gp_trainer_save_now(t, &failure);
     if (status == GP_OK) return GP_OK;
     t->saved = -1;

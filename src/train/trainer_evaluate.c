@@ -52,10 +52,11 @@ static gp_status evaluate_batches(gp_trainer *t, evaluation *out, gp_error *err)
     return GP_OK;
 }
 
-static gp_status save_best(gp_trainer *t, const char *figure, double value, gp_error *err) {
+gp_status gp_trainer_save_best(gp_trainer *t, gp_error *err) {
     char step[24], number[32];
     snprintf(step, sizeof step, "%" PRId64, t->reached.step);
-    snprintf(number, sizeof number, "%.9g", value);
+    snprintf(number, sizeof number, "%.9g", t->reached.best);
+    const char *figure = t->session->spec.classes > 0 ? "accuracy" : "loss";
     const char *metadata[] = {"format", "pt", "step", step, figure, number, NULL};
     return gp_saver_model(t->saver, t->run, "best.safetensors", metadata, err);
 }
@@ -67,19 +68,24 @@ static gp_status keep_best(gp_trainer *t, const evaluation *its, gp_error *err) 
     bool by_accuracy = t->session->spec.classes > 0;
     double value = by_accuracy ? its->accuracy : its->loss;
     if (t->reached.best_step >= 0 && !(by_accuracy ? value > t->reached.best : value < t->reached.best)) return GP_OK;
+    GP_RETURN_IF_FAILED(gp_trainer_find_folder(t, err));
+    const gp_reached before = t->reached;
     gp_error failure = {0};
-    gp_status status = save_best(t, by_accuracy ? "accuracy" : "loss", value, &failure);
-    if (status == GP_IO) {
-        gp_progress_warn(&t->progress, "the best model was not saved: %s; the run goes on", failure.text);
+    t->reached.best_step = t->reached.step;
+    t->reached.best = value;
+    if (before.best_step < 0) GP_RETURN_IF_FAILED(gp_trainer_save_before_best(t, err));
+    gp_status status = gp_trainer_save_best(t, &failure);
+    if (status == GP_OK) {
+        t->best_differs = false;
         return GP_OK;
     }
-    if (status != GP_OK) {
+    t->reached.best_step = before.best_step;
+    t->reached.best = before.best;
+    if (status != GP_IO) {
         *err = failure;
         return gp_trainer_refuse_state(t, err);
     }
-    t->reached.best_step = t->reached.step;
-    t->reached.best = value;
-    t->best_differs = false;
+    gp_progress_warn(&t->progress, "the best model was not saved: %s; the run goes on", failure.text);
     return GP_OK;
 }
 

@@ -11,6 +11,7 @@
 #include "pipeline/diagnose.h"
 #include "report/account.h"
 #include "settings/rate.h"
+#include "store/folder.h"
 #include "store/held.h"
 #include "store/saver.h"
 #include "train/lookout.h"
@@ -46,12 +47,15 @@ typedef struct gp_trainer {
     gp_reached reached; /* samples, steps, due, file_text and libraries are set when a snapshot is taken */
     bool best_differs;  /* best.safetensors was found to be another evaluation's, or gone, when the run was resumed */
     char libraries[GP_LIBRARIES_TEXT]; /* of the run's devices */
+    gp_folder_held folder;             /* the run's */
     gp_saver *saver;
-    gp_held *held;   /* of a run of several processes, between two configurations */
-    int64_t saved;   /* step of the snapshot of where the run is; −1: none */
-    double saved_at; /* when; seconds of a monotonic clock */
-    bool shared;     /* all processes see the run folder */
-    bool weights;    /* the run holds weights worth saving */
+    gp_held *held;      /* of a run of several processes, between two configurations */
+    int64_t saved;      /* step of the snapshot of where the run is; −1: none */
+    double saved_at;    /* when; seconds of a monotonic clock */
+    double pause;       /* seconds that the last snapshot held the run up */
+    bool short_of_disk; /* for snapshots at about a time: the run takes none, but when it is interrupted */
+    bool shared;        /* all processes see the run folder */
+    bool weights;       /* the run holds weights worth saving */
     bool interrupted;
     bool told; /* the run's error names a tensor that cannot be saved */
 } gp_trainer;
@@ -83,6 +87,11 @@ GP_MUST_USE gp_status gp_trainer_abandon(gp_trainer *t, gp_error *err);
 /* Whether an evaluation follows the step; a snapshot does. */
 bool gp_trainer_evaluates(const gp_trainer *t, int64_t step);
 bool gp_trainer_saves(const gp_trainer *t, int64_t step);
+/* Whether it takes any, and one of its end. */
+bool gp_trainer_takes_snapshots(const gp_trainer *t);
+/* Seconds between two snapshots by the clock. About so many minutes: as much longer as keeps the pauses, of which the
+ * last one took `pause` seconds, below a hundredth of the time. */
+double gp_save_interval(const gp_every *every, double pause);
 
 /* Everything before the first step: workers, initial values, the run folder's files. */
 GP_MUST_USE gp_status gp_trainer_start(gp_trainer *t, gp_error *err);
@@ -102,10 +111,18 @@ GP_MUST_USE gp_status gp_trainer_change(gp_trainer *t, gp_error *err);
 /* After each step and its evaluation: a snapshot where one is due, and what became of the one before. Fails where the
  * run does. */
 GP_MUST_USE gp_status gp_trainer_save(gp_trainer *t, gp_error *err);
+/* Before the first best model is written: a snapshot, where none stands. So --resume finds no model that it cannot go
+ * on from. */
+GP_MUST_USE gp_status gp_trainer_save_before_best(gp_trainer *t, gp_error *err);
+/* Before a file is written: where the run folder is. Where it was moved to the run goes on, and says so once. GP_IO: it
+ * is gone. */
+GP_MUST_USE gp_status gp_trainer_find_folder(gp_trainer *t, gp_error *err);
 /* *err: GP_NUMERIC of the saver. Completes its sentence, which becomes the run's error; returns its status. */
 GP_MUST_USE gp_status gp_trainer_refuse_state(gp_trainer *t, gp_error *err);
 /* A snapshot of where the run is, which stands when this returns. */
 GP_MUST_USE gp_status gp_trainer_save_now(gp_trainer *t, gp_error *err);
+/* The model that the run has, as that of the best evaluation. */
+GP_MUST_USE gp_status gp_trainer_save_best(gp_trainer *t, gp_error *err);
 /* One pass over the evaluation data, if there are any: metrics, progress, the best model. `interrupted` where it was
  * given up. */
 GP_MUST_USE gp_status gp_trainer_evaluate(gp_trainer *t, gp_error *err);

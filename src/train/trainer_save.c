@@ -1,5 +1,6 @@
 /* After which steps an evaluation or a snapshot follows, and what became of the snapshots. */
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "settings/rate.h"
@@ -11,11 +12,23 @@ bool gp_trainer_evaluates(const gp_trainer *t, int64_t step) {
     return gp_time_is_due(t->session->config->train.eval_every, t->length, step);
 }
 
+double gp_save_interval(const gp_every *every, double pause) {
+    enum { MINUTE = 60, TIMES = 100 }; /* about: a hundredth of the time at most */
+    double seconds = MINUTE * every->minutes;
+    return every->about && TIMES * pause > seconds ? TIMES * pause : seconds;
+}
+
+bool gp_trainer_takes_snapshots(const gp_trainer *t) {
+    const gp_every *every = &t->session->config->train.save_every;
+    bool any = every->time.count > 0 || every->minutes > 0;
+    return t->session->steps > 0 && any && !(t->short_of_disk && every->about);
+}
+
 bool gp_trainer_saves(const gp_trainer *t, int64_t step) {
     const gp_every *every = &t->session->config->train.save_every;
-    if (t->saved == step || step == 0) return false;
+    if (t->saved == step || step == 0 || !gp_trainer_takes_snapshots(t)) return false;
     if (every->time.count > 0) return gp_time_is_due(every->time, t->length, step);
-    return every->minutes > 0 && gp_now() - t->saved_at >= 60 * every->minutes;
+    return gp_now() - t->saved_at >= gp_save_interval(every, t->pause);
 }
 
 /* Samples of the epoch of the last step that were taken. */
@@ -42,8 +55,27 @@ gp_status gp_trainer_refuse_state(gp_trainer *t, gp_error *err) {
                    t->reached.step, cause.text);
 }
 
+/* Whether a copy of the state may be taken. No process holds one of what all have. That of a snapshot at about a
+ * time is not planned: where it has no room the run pauses until the file is written. */
+static bool has_room(const gp_trainer *t) {
+    gp_machine_memory machine;
+    if (t->session->plan->processes > 1) return false;
+    if (!t->session->config->train.save_every.about) return true;
+    gp_machine_memory_read("", &machine);
+    return gp_host_memory_has_room(&t->session->host, &machine);
+}
+
+gp_status gp_trainer_find_folder(gp_trainer *t, gp_error *err) {
+    bool moved;
+    GP_RETURN_IF_FAILED(gp_folder_find(&t->folder, &moved, err));
+    if (!moved) return GP_OK;
+    gp_progress_warn(&t->progress, "the run folder was moved to %s, and the run goes on there", t->folder.path.text);
+    return t->saver ? gp_saver_move(t->saver, t->folder.path.text, err) : GP_OK;
+}
+
 /* `beside`: the run goes on while the file is written. */
 static gp_status save(gp_trainer *t, bool beside, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_trainer_find_folder(t, err));
     t->reached.samples = taken_samples(t);
     t->reached.steps = t->session->steps;
     t->reached.due = evaluation_is_missing(t);
@@ -62,11 +94,27 @@ static void say_failure(gp_trainer *t, gp_status status, const gp_error *failure
 
 gp_status gp_trainer_save(gp_trainer *t, gp_error *err) {
     gp_error failure = {0};
+    double began = gp_now();
     say_failure(t, gp_saver_poll(t->saver, &failure), &failure);
     if (t->under_way.step > 0 || !gp_trainer_saves(t, t->reached.step)) return GP_OK;
     say_failure(t, gp_saver_wait(t->saver, &failure), &failure);
-    /* No process holds a copy of what all have. */
-    return save(t, t->session->plan->processes == 1, err);
+    GP_RETURN_IF_FAILED(save(t, has_room(t), err));
+    t->pause = gp_now() - began;
+    return GP_OK;
+}
+
+gp_status gp_trainer_save_before_best(gp_trainer *t, gp_error *err) {
+    gp_error failure = {0};
+    int64_t *steps = NULL;
+    int count = 0;
+    if (!gp_trainer_takes_snapshots(t)) return GP_OK;
+    say_failure(t, gp_saver_wait(t->saver, &failure), &failure);
+    if (gp_snapshot_list(t->folder.path.text, &steps, &count, NULL) != GP_OK) return GP_OK;
+    free(steps);
+    if (count > 0) return GP_OK;
+    GP_RETURN_IF_FAILED(save(t, false, err));
+    say_failure(t, gp_saver_wait(t->saver, &failure), &failure);
+    return GP_OK;
 }
 
 gp_status gp_trainer_save_now(gp_trainer *t, gp_error *err) {

@@ -22,13 +22,13 @@
 
 gp_status gp_trainer_write_plan(gp_trainer *t, gp_error *err) {
     const gp_plan_json json = gp_plan_json_of(t->session);
-    GP_RETURN_IF_FAILED(gp_folder_check_entry(t->options->folder, "plan.json", err));
-    return gp_plan_json_replace(&json, gp_folder_file(t->options->folder, "plan.json").text, err);
+    GP_RETURN_IF_FAILED(gp_folder_check_entry(t->folder.path.text, "plan.json", err));
+    return gp_plan_json_replace(&json, gp_folder_file(t->folder.path.text, "plan.json").text, err);
 }
 
 static gp_status open_metrics(gp_trainer *t, gp_error *err) {
     const gp_resume *resume = t->options->resume;
-    const gp_path path = gp_folder_file(t->options->folder, "metrics.jsonl");
+    const gp_path path = gp_folder_file(t->folder.path.text, "metrics.jsonl");
     bool lost = false;
     gp_status status = resume ? gp_metrics_reopen(path.text, resume->snapshot.reached.metrics_bytes, t->progress.began,
                                                   &t->metrics, &lost, err)
@@ -63,7 +63,7 @@ static gp_status start_saver(gp_trainer *t, gp_error *err) {
     GP_RETURN_IF_FAILED(resolve(t, err));
     GP_RETURN_IF_FAILED(gp_config_text(t->session->whole, &text, err));
     gp_status status =
-        gp_saver_create(t->session->plan, t->options->folder, text, t->session->config->train.keep, &t->saver, err);
+        gp_saver_create(t->session->plan, t->folder.path.text, text, t->session->config->train.keep, &t->saver, err);
     if (status == GP_OK) gp_saver_share(t->saver, t->shared);
     free(text);
     t->saved_at = gp_now();
@@ -87,7 +87,7 @@ static bool lies_in(const char *file, const char *folder) {
 }
 
 static gp_status remove_snapshot(const gp_trainer *t, int64_t step, gp_error *err) {
-    const char *folder = t->options->folder, *init = t->session->config->train.init;
+    const char *folder = t->folder.path.text, *init = t->session->config->train.init;
     const gp_path path = gp_snapshot_folder(folder, step);
     if (!(init && (gp_file_is(path.text, init) || lies_in(init, path.text)))) gp_snapshot_remove_folder(folder, step);
     return remove_file(t, gp_snapshot_file(folder, step).text, err);
@@ -96,7 +96,7 @@ static gp_status remove_snapshot(const gp_trainer *t, int64_t step, gp_error *er
 static gp_status remove_snapshots(const gp_trainer *t, gp_error *err) {
     int64_t *steps = NULL;
     int count = 0;
-    GP_RETURN_IF_FAILED(gp_snapshot_list(t->options->folder, &steps, &count, err));
+    GP_RETURN_IF_FAILED(gp_snapshot_list(t->folder.path.text, &steps, &count, err));
     gp_status status = GP_OK;
     for (int i = 0; i < count && status == GP_OK; i++) status = remove_snapshot(t, steps[i], err);
     free(steps);
@@ -104,7 +104,7 @@ static gp_status remove_snapshots(const gp_trainer *t, gp_error *err) {
 }
 
 static gp_status remove_own(const gp_trainer *t, const char *name, gp_error *err) {
-    return remove_file(t, gp_folder_file(t->options->folder, name).text, err);
+    return remove_file(t, gp_folder_file(t->folder.path.text, name).text, err);
 }
 
 /* Where --force writes over a run, its models go before a configuration stands there that is not theirs. */
@@ -121,10 +121,10 @@ static bool is_input(const void *config, const char *path) {
 /* A user may have given the temporary file of a killed run as weights or data: such a file stays. */
 static void remove_stale(const gp_trainer *t) {
     const gp_file_use use = {is_input, t->session->config};
-    gp_file_remove_stale(t->options->folder, gp_folder_is_own_file, &use);
-    gp_file_remove_stale(gp_folder_file(t->options->folder, "snapshots").text, gp_snapshot_is_name, &use);
-    gp_snapshot_remove_incomplete(t->options->folder);
-    gp_parts_remove_tokens(t->options->folder);
+    gp_file_remove_stale(t->folder.path.text, gp_folder_is_own_file, &use);
+    gp_file_remove_stale(gp_folder_file(t->folder.path.text, "snapshots").text, gp_snapshot_is_name, &use);
+    gp_snapshot_remove_incomplete(t->folder.path.text);
+    gp_parts_remove_tokens(t->folder.path.text);
 }
 
 static bool saves_by_time(const gp_every *every) {
@@ -132,50 +132,62 @@ static bool saves_by_time(const gp_every *every) {
 }
 
 /* Snapshots that later configurations write: one before each change; INT64_MAX: more, if they save by time. Raises
- * *keep to the most that one of them keeps. */
-static int64_t count_later_snapshots(const gp_session *session, int64_t *keep) {
+ * *keep to the most that one of them keeps. *asked: one of them does not say `about`. */
+static int64_t count_later_snapshots(const gp_session *session, int64_t *keep, bool *asked) {
     const gp_config *whole = session->whole;
     int64_t count = whole->change_count - session->changes;
     for (int c = session->changes; c < whole->change_count; c++) {
         const gp_train_config *train = &whole->changes[c].config->train;
         if (train->keep > *keep) *keep = train->keep;
         if (saves_by_time(&train->save_every)) count = INT64_MAX;
+        *asked = *asked || !train->save_every.about;
     }
     return count;
 }
 
-/* Snapshots that the run and those before it would leave, if no change came and none were removed. A run without
- * train.save_every writes one when it is interrupted. */
+/* Snapshots that the run and those before it would leave, if no change came and none were removed: one beside the first
+ * best model, too. A run that takes none writes one when it is interrupted. */
 static int64_t count_snapshots(const gp_trainer *t) {
     const gp_every *every = &t->session->config->train.save_every;
     const gp_resume *resume = t->options->resume;
     int64_t steps = t->session->steps, done = resume ? resume->snapshot.reached.step : 0;
     int64_t period = gp_time_steps(every->time, t->length.epoch_steps), *stand = NULL;
     int before = 0;
-    if (every->minutes > 0) return INT64_MAX;
-    if (resume && gp_snapshot_list(t->options->folder, &stand, &before, NULL) == GP_OK) free(stand);
+    if (steps > 0 && every->minutes > 0) return INT64_MAX;
+    if (resume && gp_snapshot_list(t->folder.path.text, &stand, &before, NULL) == GP_OK) free(stand);
     if (steps == 0 || period == 0) return before + (steps > 0);
-    return before + steps / period - done / period + (steps % period != 0);
+    return before + (t->session->eval != NULL) + steps / period - done / period + (steps % period != 0);
 }
 
-/* Before the first step, rather than when hours of training are to be saved. */
-static gp_status check_disk(const gp_trainer *t, gp_error *err) {
+/* Before the first step, rather than when hours of training are to be saved. Snapshots at about a time refuse no run.
+ */
+static gp_status check_disk(gp_trainer *t, gp_error *err) {
     const gp_train_config *config = &t->session->config->train;
     const gp_saver_sizes sizes = gp_saver_file_sizes(t->saver);
     const gp_plan_json json = gp_plan_json_of(t->session);
     uint64_t plan = 0;
     GP_RETURN_IF_FAILED(gp_plan_json_bytes(&json, &plan, err));
-    int64_t keep = config->keep, later = count_later_snapshots(t->session, &keep), snapshots = count_snapshots(t);
-    const gp_disk_use use = {.model = sizes.model,
-                             .snapshot = sizes.snapshot,
-                             .config = sizes.config,
-                             .plan = plan,
-                             .best = t->session->eval != NULL,
-                             .keep = keep,
-                             .snapshots = later > INT64_MAX - snapshots ? INT64_MAX : snapshots + later,
-                             .saves_by_time = saves_by_time(&config->save_every)};
-    const char *folder = t->options->folder;
-    return gp_disk_check(&use, folder, gp_disk_free(folder), gp_disk_held(folder, config->init), err);
+    bool asked = !config->save_every.about;
+    int64_t keep = config->keep, later = count_later_snapshots(t->session, &keep, &asked);
+    int64_t snapshots = count_snapshots(t);
+    gp_disk_use use = {.model = sizes.model,
+                       .snapshot = sizes.snapshot,
+                       .config = sizes.config,
+                       .plan = plan,
+                       .best = t->session->eval != NULL,
+                       .keep = keep,
+                       .snapshots = later > INT64_MAX - snapshots ? INT64_MAX : snapshots + later,
+                       .saves_by_time = saves_by_time(&config->save_every) && asked};
+    const char *folder = t->folder.path.text;
+    uint64_t room = gp_disk_free(folder), held = gp_disk_held(folder, config->init);
+    if (asked) return gp_disk_check(&use, folder, room, held, err);
+    gp_error failure = {0};
+    t->short_of_disk = gp_disk_check(&use, folder, room, held, &failure) != GP_OK;
+    use.snapshots = 0;
+    GP_RETURN_IF_FAILED(gp_disk_check(&use, folder, room, held, err));
+    if (t->short_of_disk)
+        gp_progress_warn(&t->progress, "%s; the run takes no snapshots, unless it is interrupted", failure.text);
+    return GP_OK;
 }
 
 static gp_status begin(gp_trainer *t, gp_error *err) {
@@ -189,12 +201,19 @@ static gp_status begin(gp_trainer *t, gp_error *err) {
 }
 
 /* A run that was killed may have written the best model of an evaluation behind its snapshot. Where the run comes by
- * there again it writes that file again, the same; so what is wrong is said at its end. */
+ * there again it writes that file again, the same; so what is wrong is said at its end. Where it was killed between a
+ * snapshot and the best model of the same step, that is written now. */
 static gp_status check_best(gp_trainer *t, gp_error *err) {
     int64_t step = -1;
-    GP_RETURN_IF_FAILED(gp_folder_model_step(t->options->folder, "best.safetensors", &step, err));
+    gp_error failure = {0};
+    GP_RETURN_IF_FAILED(gp_folder_model_step(t->folder.path.text, "best.safetensors", &step, err));
     t->best_differs = step != t->reached.best_step;
-    return GP_OK;
+    if (!t->best_differs || t->reached.best_step < 0 || t->reached.best_step != t->reached.step) return GP_OK;
+    gp_status status = gp_trainer_save_best(t, &failure);
+    t->best_differs = status != GP_OK;
+    if (status == GP_OK || status == GP_IO) return GP_OK;
+    *err = failure;
+    return status;
 }
 
 /* written: NULL: an older snapshot, which does not say it. */
@@ -215,7 +234,6 @@ static gp_status go_on(gp_trainer *t, const gp_resume *resume, gp_error *err) {
     gp_saver_tidy(t->saver, reached->step);
     t->reached = *reached;
     t->saved = reached->step;
-    GP_RETURN_IF_FAILED(check_best(t, err));
     if (resume->passed_over) gp_progress_warn(&t->progress, "not used: %s", resume->passed_over);
     compare_libraries(t, reached->libraries);
     gp_progress_resume(&t->progress, t->reached.step, resume->path.text);
@@ -258,7 +276,7 @@ static gp_status create_loaders(gp_trainer *t, int64_t step, gp_error *err) {
 static gp_status write_config_and_plan(gp_trainer *t, gp_error *err) {
     GP_RETURN_IF_FAILED(remove_own(t, "plan.json", err));
     GP_RETURN_IF_FAILED(
-        gp_config_write(t->session->whole, gp_folder_file(t->options->folder, "config.yaml").text, err));
+        gp_config_write(t->session->whole, gp_folder_file(t->folder.path.text, "config.yaml").text, err));
     return gp_trainer_write_plan(t, err);
 }
 
@@ -291,10 +309,10 @@ static gp_status ask_for_folder(gp_trainer *t, gp_error *err) {
     gp_error failure = {0};
     int64_t token;
     if (!t->options->processes) return GP_OK;
-    GP_RETURN_IF_FAILED(gp_parts_show_folder(t->options->folder, &token, err));
+    GP_RETURN_IF_FAILED(gp_parts_show_folder(t->folder.path.text, &token, err));
     gp_status status = gp_run_ask(t->run, GP_ASK_SEES, token, err);
     if (status == GP_OK) status = gp_run_answers(t->run, &failure, err);
-    gp_parts_hide_folder(t->options->folder, token);
+    gp_parts_hide_folder(t->folder.path.text, token);
     GP_RETURN_IF_FAILED(status);
     t->shared = failure.status == GP_OK;
     gp_saver_share(t->saver, t->shared);
@@ -311,6 +329,7 @@ gp_status gp_trainer_start(gp_trainer *t, gp_error *err) {
     GP_RETURN_IF_FAILED(check_disk(t, err));
     GP_RETURN_IF_FAILED(t->options->resume ? go_on(t, t->options->resume, err) : begin(t, err));
     GP_RETURN_IF_FAILED(gp_saver_reserve(t->saver, err)); /* now that the buffer for loading is free */
+    if (t->options->resume) GP_RETURN_IF_FAILED(check_best(t, err));
     if (t->session->plan->pin && t->options->processes)
         gp_progress_warn(&t->progress, "pipeline.pin has no effect with several processes: the launcher pins them "
                                        "(mpirun --bind-to core), or not");

@@ -9,19 +9,21 @@
 #include "base/share.h"
 #include "base/ticker.h"
 #include "model/graph.h"
+#include "profile/profile_file.h"
 #include "profile/profile_words.h"
 #include "session/devices.h"
 #include "session/session.h"
 #include "tune/search_stages.h"
 
-enum { MOST_SIZES = 14, OWN_OVERRIDES = 7, OVERRIDE_TEXT = 80 };
+enum { MOST_SIZES = 14, OWN_OVERRIDES = 7, OVERRIDE_TEXT = 80, MORE_MEASUREMENTS = 2 };
 
 static const char *const schedules[] = {"gpipe", "1f1b", "{interleaved: {chunks: 2}}", "zb_h1", "zb_h2", "zb_v"};
 enum { SCHEDULES = sizeof schedules / sizeof *schedules, ON_ONE_DEVICE = 2 };
 
-/* Of so many samples of a micro-batch. */
+/* Of so many samples of a micro-batch, on devices with so many threads. */
 typedef struct kept_profile {
     int64_t samples;
+    int threads;         /* gp_search_way.threads */
     gp_profile *profile; /* NULL: none yet */
 } kept_profile;
 
@@ -88,6 +90,7 @@ static gp_status take_plan(const gp_session *session, const gp_plan *plan, gp_ca
         if (it->arena[w] > it->memory) it->memory = it->arena[w];
     GP_RETURN_IF_FAILED(gp_expect(plan, mini, session->profile, &expected, err));
     it->seconds = expected.seconds;
+    it->norm = gp_plan_norm_samples(plan);
     it->bubble = expected.bubble;
     free(expected.busy);
     return GP_OK;
@@ -105,15 +108,16 @@ static bool leaves_idle(const gp_search *search, const gp_search_way *way, int m
     return !way->configured && gp_share_takers(piece, way->replicas) < way->replicas;
 }
 
-static kept_profile *find_profile(const searcher *s, int64_t samples) {
+static kept_profile *find_profile(const searcher *s, const gp_search_way *way, int micro_batches) {
+    int64_t samples = samples_of(s->search, way, micro_batches);
     for (size_t i = 0; i < s->profile_count; i++)
-        if (s->profiles[i].samples == samples) return &s->profiles[i];
+        if (s->profiles[i].samples == samples && s->profiles[i].threads == way->threads) return &s->profiles[i];
     return NULL;
 }
 
-static gp_status open_candidate(searcher *s, int micro_batches, gp_session **out, gp_error *err) {
+static gp_status open_once(searcher *s, int micro_batches, bool again, gp_session **out, gp_error *err) {
     const gp_search_request *request = s->request;
-    kept_profile *kept = find_profile(s, samples_of(s->search, s->way, micro_batches));
+    kept_profile *kept = find_profile(s, s->way, micro_batches);
     gp_config *config = NULL;
     GP_RETURN_IF_FAILED(gp_config_load(GP_TO_RUN, request->config, s->overrides,
                                        request->override_count + OWN_OVERRIDES - 2 * s->way->configured, &config, err));
@@ -125,12 +129,24 @@ static gp_status open_candidate(searcher *s, int micro_batches, gp_session **out
                                         .links = request->links,
                                         .profile = request->profile,
                                         .given = request->profile ? NULL : &kept->profile,
-                                        .again = request->again,
+                                        .again = again || request->again,
                                         .seconds = s->seconds,
                                         .processors = request->processors,
-                                        .notice = request->notice,
+                                        .notice = again && !s->ticker.terminal ? NULL : request->notice,
                                         .machine = request->machine};
     return gp_session_open(&config, &options, out, err);
+}
+
+/* With a profile that was disturbed, another one is measured. */
+static gp_status open_candidate(searcher *s, int micro_batches, gp_session **out, gp_error *err) {
+    kept_profile *kept = find_profile(s, s->way, micro_batches);
+    bool has = s->request->profile || kept->profile;
+    GP_RETURN_IF_FAILED(open_once(s, micro_batches, false, out, err));
+    for (int i = 0; i < MORE_MEASUREMENTS && !has && gp_profile_is_disturbed((*out)->profile); i++) {
+        gp_session_close(out);
+        GP_RETURN_IF_FAILED(open_once(s, micro_batches, true, out, err));
+    }
+    return GP_OK;
 }
 
 static void note_why(gp_search *search, const gp_candidate *it, const char *checkpoint, const char *why) {
@@ -198,9 +214,11 @@ static gp_status add_fitting(searcher *s, const gp_session *session, gp_candidat
 }
 
 static void note_profile(gp_search *search, const gp_profile *profile) {
-    double slowdown = gp_profile_slowdown(profile);
+    double slowdown = gp_profile_slowdown(profile), spread = gp_profile_spread(profile);
     if (profile->taken > 0 && (search->oldest == 0 || profile->taken < search->oldest)) search->oldest = profile->taken;
     if (slowdown > search->slowdown) search->slowdown = slowdown;
+    if (spread > search->spread) search->spread = spread;
+    search->disturbed = search->disturbed || gp_profile_is_disturbed(profile);
 }
 
 static gp_status try(searcher *s, int micro_batches, const char *schedule, gp_checkpoint_mode checkpoint,
@@ -232,7 +250,7 @@ static gp_status try(searcher *s, int micro_batches, const char *schedule, gp_ch
         note_why(search, &it, gp_checkpoint_mode_name(checkpoint), session->unfit.text);
     }
     if (!s->request->profile) {
-        find_profile(s, samples_of(search, s->way, micro_batches))->profile = session->profile;
+        find_profile(s, s->way, micro_batches)->profile = session->profile;
         session->profile = NULL;
     }
     gp_session_close(&session);
@@ -246,11 +264,49 @@ static void add_size(searcher *s, int64_t size) {
 }
 
 /* What is wrong with the model is so with all plans. */
-static gp_status check_model(const gp_config *config, gp_error *err) {
+static gp_status check_model(const gp_config *config, int *layers, gp_error *err) {
     gp_graph *graph = NULL;
     gp_status status = gp_graph_build(config->model, &graph, err);
+    if (status == GP_OK) *layers = graph->layer_count;
     gp_graph_destroy(&graph);
     return status;
+}
+
+/* A profile that the user names may have no times of CPU devices with other threads. */
+static gp_status drop_untimed(searcher *s, gp_error *err) {
+    gp_search_ways *ways = &s->search->ways;
+    gp_profile *profile = NULL;
+    if (!s->request->profile) return GP_OK;
+    GP_RETURN_IF_FAILED(gp_profile_read(s->request->profile, &profile, err));
+    size_t left = 0;
+    for (size_t w = 0; w < ways->count; w++) {
+        bool timed = ways->items[w].threads == 0;
+        for (int d = 0; d < profile->device_count; d++)
+            timed = timed || (strcmp(profile->devices[d].kind, "cpu") == 0 &&
+                              profile->devices[d].threads == ways->items[w].threads);
+        if (!timed) s->search->untimed = ways->items[w].threads;
+        if (timed)
+            ways->items[left++] = ways->items[w];
+        else
+            gp_search_way_fini(&ways->items[w]);
+    }
+    ways->count = left;
+    gp_profile_destroy(&profile);
+    return GP_OK;
+}
+
+/* Not if there are several processes: each thread belongs to one. */
+static gp_status list_ways(searcher *s, int layers, gp_error *err) {
+    const gp_pipeline_config *pipeline = &s->search->config->pipeline;
+    bool alone = s->request->processes <= 1 && pipeline->links.processes <= 1;
+    for (int d = 0; d < pipeline->device_count; d++) alone = alone && pipeline->devices[d].rank < 0;
+    const gp_search_ways_request request = {.pipeline = pipeline,
+                                            .replicas = s->request->frees_replicas,
+                                            .few = s->search->few,
+                                            .processors = alone ? s->search->processors : 0,
+                                            .most = layers};
+    GP_RETURN_IF_FAILED(gp_search_ways_list(&request, &s->search->ways, err));
+    return drop_untimed(s, err);
 }
 
 static int threads_of(const gp_device_config *device) {
@@ -275,30 +331,32 @@ static void find_few(searcher *s) {
 static gp_status list_profiles(searcher *s, gp_error *err) {
     for (size_t w = 0; w < s->search->ways.count; w++)
         for (int i = 0; i < s->size_count; i++) {
-            int64_t samples = samples_of(s->search, &s->search->ways.items[w], s->sizes[i]);
-            if (find_profile(s, samples)) continue;
+            const gp_search_way *way = &s->search->ways.items[w];
+            if (find_profile(s, way, s->sizes[i])) continue;
             GP_RETURN_IF_FAILED(GP_GROW(&s->profiles, &s->profile_capacity, s->profile_count + 1, err));
-            s->profiles[s->profile_count++] = (kept_profile){samples, NULL};
+            s->profiles[s->profile_count++] =
+                (kept_profile){samples_of(s->search, way, s->sizes[i]), way->threads, NULL};
         }
     s->seconds = s->request->seconds / (double)s->profile_count;
     return GP_OK;
 }
 
-/* Powers of two, what the configuration says, and a micro-batch for each sample. */
+/* What the configuration says; if it is searched too, powers of two and a micro-batch for each sample. */
 static gp_status find_sizes(searcher *s, gp_error *err) {
+    int layers = 0;
     GP_RETURN_IF_FAILED(
         gp_search_load(s->request->config, s->request->overrides, s->request->override_count, &s->search->config, err));
     const gp_config *config = s->search->config;
-    GP_RETURN_IF_FAILED(check_model(config, err));
+    GP_RETURN_IF_FAILED(check_model(config, &layers, err));
     int64_t batch = config->data.batch;
     int64_t most = batch < GP_MAX_MICRO_BATCHES ? batch : GP_MAX_MICRO_BATCHES;
-    if (config->pipeline.micro_batches <= most) add_size(s, config->pipeline.micro_batches);
-    for (int64_t m = 1; m <= most; m *= 2) add_size(s, m);
-    add_size(s, most);
+    bool frees = s->request->frees_micro_batches;
+    if (!frees || config->pipeline.micro_batches <= most) add_size(s, config->pipeline.micro_batches);
+    for (int64_t m = 1; m <= most && frees; m *= 2) add_size(s, m);
+    if (frees) add_size(s, most);
     for (int d = 0; d < config->pipeline.device_count; d++) s->limited |= config->pipeline.devices[d].memory > 0;
-    bool said = config->pipeline.replicated || gp_yaml_find(config->document, "pipeline.replicas") != NULL;
     find_few(s);
-    GP_RETURN_IF_FAILED(gp_search_ways_list(&config->pipeline, !said, s->search->few, &s->search->ways, err));
+    GP_RETURN_IF_FAILED(list_ways(s, layers, err));
     return list_profiles(s, err);
 }
 
@@ -309,14 +367,34 @@ static int compare(const void *a, const void *b) {
     return x->micro_batches - y->micro_batches;
 }
 
+/* Fewest stages, then fewest micro-batches, then fewest workers. */
+static int compare_simplicity(const gp_candidate *x, const gp_candidate *y) {
+    if (x->stages != y->stages) return x->stages - y->stages;
+    if (x->micro_batches != y->micro_batches) return x->micro_batches - y->micro_batches;
+    return x->workers - y->workers;
+}
+
+static int compare_unranked(const void *a, const void *b) {
+    int order = compare_simplicity(a, b);
+    return order ? order : compare(a, b);
+}
+
 /* See gp_search.items. */
 static void recommend(gp_search *search) {
     gp_candidate *items = search->items;
-    size_t at = 0;
-    while (at < search->count && items[at].threads > search->processors) at++;
-    if (at == search->count || items[at].seconds > (1 + GP_SEARCH_GAIN) * items[0].seconds) return;
-    gp_candidate chosen = items[at];
-    memmove(items + 1, items, at * sizeof *items);
+    size_t from = 0, best;
+    while (from < search->count && items[from].threads > search->processors) from++;
+    bool few = from < search->count && items[from].seconds <= (1 + GP_SEARCH_GAIN) * items[0].seconds;
+    if (!few) from = 0;
+    best = from;
+    for (size_t i = from; i < search->count; i++) {
+        if (items[i].seconds > (1 + search->spread) * items[from].seconds) break;
+        if (few && items[i].threads > search->processors) continue;
+        items[i].equal = true;
+        if (compare_simplicity(&items[i], &items[best]) < 0) best = i;
+    }
+    gp_candidate chosen = items[best];
+    memmove(items + 1, items, best * sizeof *items);
     items[0] = chosen;
 }
 
@@ -352,8 +430,9 @@ static gp_status try_all(searcher *s, gp_error *err) {
         }
     if (s->search->count == 0)
         return gp_fail(err, GP_CONFIG, "none of %d plans fits; the first one, %s", s->search->tried, s->search->why);
-    qsort(s->search->items, s->search->count, sizeof *s->search->items, compare);
-    recommend(s->search);
+    qsort(s->search->items, s->search->count, sizeof *s->search->items,
+          s->search->disturbed ? compare_unranked : compare);
+    if (!s->search->disturbed) recommend(s->search);
     return GP_OK;
 }
 

@@ -62,7 +62,13 @@ static void a_root_without_files_has_no_limit(void **state) {
 static void physical_memory_is_what_the_machine_has(void **state) {
     (void)state;
     give_process();
+    gp_machine_memory memory;
     assert_true(left(GP_LIMIT_PHYSICAL) == 8 * GIB - 16 * MIB);
+    gp_machine_memory_read(root, &memory);
+    assert_true(memory.available == SIZE_MAX); /* it does not say */
+    give("/proc/meminfo", "MemTotal:        8388608 kB\nMemAvailable:  1024 kB\n");
+    gp_machine_memory_read(root, &memory);
+    assert_true(memory.available == MIB && left(GP_LIMIT_PHYSICAL) == 8 * GIB - 16 * MIB);
     assert_true(left(GP_LIMIT_CGROUP) == SIZE_MAX);
     assert_true(left(GP_LIMIT_ADDRESS_SPACE) == SIZE_MAX);
     assert_int_equal(least(), GP_LIMIT_PHYSICAL);

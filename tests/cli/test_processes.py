@@ -7,12 +7,12 @@ wrong once, and end in time when a process is lost.
 N processes are killed, stopped or told to end at random moments; by default few. M runs are drawn at random, with seed T: always
 the same ones if it is not given. The libraries are built from hang.c and faults.c;
 without them, no worker hangs, and no process stops in a snapshot. The other program is the same with another number of its
-version. Prints its seed. Without MPI in the
-program, only the test of what it says then. Exit status 77: there is no mpirun. Standard library only.
+version. Prints its seed. Exit status 77: the program has no MPI, or there is no mpirun. Standard library only.
 """
 
 import array
 import collections
+import contextlib
 import glob
 import json
 import os
@@ -20,6 +20,7 @@ import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -27,7 +28,7 @@ import unittest
 
 import runs
 from runs import OPTIONS, Runs, main, read, snapshots
-from test_cli import results, sets, write_tensors
+from test_cli import MOVED, PIXELS, results, sets, write_pixels, write_tensors
 
 # 8 layers with a skip, batch norm and dropout. Mini-batches of 16 samples, the last of an epoch of 2.
 CONFIG = runs.TRAINED
@@ -75,6 +76,13 @@ def rank_of(pid):
         if name in variables:
             return int(variables[name])
     return None
+
+
+def skip_without_mpi(program):
+    """Ends a test program with status 77."""
+    if not has_mpi(program) or not shutil.which("mpirun"):
+        print("skipped: " + ("there is no mpirun" if has_mpi(program) else "this program was built without MPI"))
+        sys.exit(77)
 
 
 def hiding(folder, then="true"):
@@ -243,6 +251,12 @@ class Bits(Launched):
         self.assertEqual((status, said), (0, []), out)
         self.expect_equal(one, several)
 
+    def test_targets_move_where_their_pictures_are_not_read(self):
+        """The first process reads pictures, the last their targets. Padded pixels do not count, in the divisor of both."""
+        write_pixels(os.path.join(self.folder, "pixels.safetensors"))
+        for processes, more in ((2, []), (4, FOUR), (2, ["pipeline.replicas=2", *SHARED])):
+            self.compare(processes, more, *PIXELS, *MOVED)
+
     def test_resumed_with_other_numbers_of_processes(self):
         one = self.by_itself([])
         folder = os.path.join(self.folder, "resumed")
@@ -287,6 +301,19 @@ class Bits(Launched):
             keepers = collections.Counter(json.load(file)["weight_map"].values())
         self.assertEqual(sorted(keepers), ["part-0000%d-of-00002.safetensors" % rank for rank in (0, 1)])
         self.assertLess(max(keepers.values()), 3 * min(keepers.values()))
+
+    def test_weights_of_two_snapshots(self):
+        """Part 0 of step 6, and part 1 of step 3."""
+        arguments = ["--set", "train.save_every=3", "--set", "train.steps=6"]
+        folder = os.path.join(self.together(2, *arguments), "snapshots")
+        mixed, part = os.path.join(self.folder, "mixed"), "part-00001-of-00002.safetensors"
+        shutil.copytree("%s/step-00000006" % folder, mixed)
+        self.run_program("-q", "--predict", "y", "--weights", "mixed")
+        shutil.copy("%s/step-00000003/%s" % (folder, part), mixed)
+        for arguments in (["--predict", "y2", "--weights", "mixed"], ["--set", "train.init=mixed"]):
+            _, said = self.run_program("-q", *arguments, status=1, err=None)
+            self.assertIn("mixed/model.safetensors.index.json: the checksum of %s is not that of the file; the weights are damaged, or "
+                          "are of several files: take another copy" % part, said)
 
     def test_a_process_that_does_not_see_the_run_folder(self):
         """It sees another folder in its place, in which a run has left the same configuration."""
@@ -687,7 +714,7 @@ class Faults(Launched):
         processes = self.rng.randint(2, min(3, stages))
         arguments = ["c.yaml", *sets(["pipeline.devices=[%s]" % ", ".join(["cpu"] * stages), "pipeline.balance=size",
                                       "pipeline.timeout=2"])]
-        arguments.append("--resume" if snapshots(self.run_folder) else "--force")
+        arguments.append("--resume")
         self.mark = time.time_ns()
         process = self.launch(self.run_folder, (processes, arguments))
         begun = self.await_lines(process, self.rng.randrange(60))
@@ -745,7 +772,7 @@ class Faults(Launched):
                 if not goes_on:
                     break
                 counts[number.name] += 1
-            self.run_program("-q", "--resume" if snapshots(self.run_folder) else "--force")
+            self.run_program("-q", "--resume")
             self.expect_as_alone()
         print("%d disturbed: %s" % (sum(counts.values()), dict(counts)), flush=True)
 
@@ -765,6 +792,30 @@ class Faults(Launched):
         self.assertRegex(said[0], self.SENTENCE[signal.SIGSTOP] % (1, pid))
 
 
+    def test_the_folder_moves(self):
+        """The parts of all processes go where it is now."""
+        while True:
+            self.mark = time.time_ns()
+            process = self.launch(self.run_folder, (2, ["c.yaml", "--force", *self.LINES]))
+            begun = self.await_lines(process, 5)
+            pids = [pid for pid in children(process.pid) if rank_of(pid) is not None] if begun else []
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
+            if len(pids) == 2 and not snapshots(self.run_folder):
+                break
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+            self.end(process)
+            shutil.rmtree(self.run_folder)
+        moved = self.move_folder()
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+        out, _ = process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, 0, out)
+        self.expect_moved(moved, [line for line in out.splitlines() if line.startswith("gpipe-train: ")])
+
     def test_lost_in_a_snapshot(self):
         """Process 1 stops before it makes its part, and before it writes to it. Process 0 removes what was begun, and begins no
         other snapshot of a run that has failed."""
@@ -779,7 +830,7 @@ class Faults(Launched):
             self.assertEqual((status, len(said)), (1, 1), out)
             self.assertRegex(said[0], self.SENTENCE[signal.SIGSTOP].replace("%d", r"\d+"))
             self.assertEqual(os.listdir(folder), [])
-            self.assertEqual(read(log).decode().splitlines().count("mkdir step-00000007"), 1)
+            self.assertEqual(read(log).decode().splitlines().count("mkdir step-00000004"), 1)
             os.remove(log)
 
 
@@ -852,6 +903,47 @@ class Starts(Launched):
             status, said, out = self.end(process)
             self.assertEqual((status, said), (130, []), out)
 
+    @staticmethod
+    def listening(pid):
+        """Where a process listens, as pairs of an address, as the kernel writes it, and a port."""
+        own, found = set(), set()
+        for number in os.listdir("/proc/%d/fd" % pid):
+            own.add(os.readlink("/proc/%d/fd/%s" % (pid, number)))
+        for kind in ("tcp", "tcp6"):
+            with open("/proc/%d/net/%s" % (pid, kind)) as file:
+                for words in (line.split() for line in file):
+                    if words[3] == "0A" and "socket:[%s]" % words[9] in own:
+                        address, port = words[1].split(":")
+                        found.add((address, int(port, 16)))
+        return found
+
+    def test_process_0_stalls_while_others_join(self):
+        """For longer than another process waits for its answer (5 s). 200 strangers who say nothing are at the door, too. Nobody
+        but this machine reaches it."""
+        if not OPTIONS.hang:
+            self.skipTest("no library was named that stops a process")
+        process = self.launch(self.run_folder, (3, ["c.yaml", "--force", *sets(FOUR)]), environment={
+            "LD_PRELOAD": OPTIONS.hang, "GP_HANG_RANK": "0", "GP_HANG_AT": "STOP", "OMPI_MCA_btl": "vader,self"})
+        stopped, start = None, time.monotonic()
+        while stopped is None:
+            self.assertIsNone(process.poll())
+            self.assertLess(time.monotonic() - start, PATIENCE)
+            time.sleep(0.01)
+            first = [pid for pid in children(process.pid) if rank_of(pid) == 0]
+            if first and read("/proc/%d/stat" % first[0]).decode().rsplit(")", 1)[1].split()[0] == "T":
+                stopped, = first
+        at = self.listening(stopped)
+        self.assertEqual([address for address, _ in at], ["0100007F"], at)
+        (_, port), = at
+        strangers = [socket.create_connection(("127.0.0.1", port)) for _ in range(200)]
+        time.sleep(6)
+        os.kill(stopped, signal.SIGCONT)
+        status, said, out = self.end(process)
+        for stranger in strangers:
+            stranger.close()
+        self.assertEqual((status, said), (0, []), out)
+        self.expect_equal(self.by_itself(sets(FOUR)), self.run_folder)
+
     def test_slurm_without_pmi(self):
         """srun says nothing of PMIx. MPI is not started, and one task speaks."""
         for rank in (0, 1, 3):
@@ -888,32 +980,10 @@ class Starts(Launched):
         self.assertEqual((status, said), (2, ["unknown option --nonsense: see gpipe-train --help"]), out)
 
 
-class WithoutMpi(Runs):
-    """The program was built without MPI, and a launcher starts several processes."""
-
-    config = CONFIG
-
-    @classmethod
-    def setUpClass(cls):
-        if has_mpi():
-            raise unittest.SkipTest("the program was built with MPI")
-        super().setUpClass()
-
-    def test_it_is_said(self):
-        """By process 0. Another one says it if the launcher has not ended it two seconds later, since process 0 is of
-        another kind then."""
-        for rank in ("0", "1"):
-            self.run_program("-q", status=1, err="gpipe-train: this program was built without MPI, and cannot run as several "
-                             "processes: install an MPI (scripts/setup.sh --mpi), and build again\n",
-                             environment={"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": rank})
-            self.assertFalse(os.path.exists(self.run_folder))
-
-
 if __name__ == "__main__":
     SOME = sys.argv[1:2]
-    if SOME and has_mpi(os.path.abspath(SOME[0])) and not shutil.which("mpirun"):
-        print("skipped: there is no mpirun")
-        sys.exit(77)
-    main(Bits, Matrix, Data, BadInput, Faults, Hangs, Deliveries, Starts, WithoutMpi, moments={"type": int, "default": 6},
+    if SOME:
+        skip_without_mpi(os.path.abspath(SOME[0]))
+    main(Bits, Matrix, Data, BadInput, Faults, Hangs, Deliveries, Starts, moments={"type": int, "default": 6},
          matrix={"type": int, "default": 12}, hang={"type": os.path.abspath}, faults={"type": os.path.abspath},
          **{"matrix-seed": {"type": int, "default": 1}, "other-version": {"type": os.path.abspath}})

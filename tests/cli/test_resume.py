@@ -224,7 +224,7 @@ class Resume(Runs):
                 self.await_lines(process, self.rng.randint(5, 25))
                 process.kill()
                 process.wait()
-                more = ["--resume"] if snapshots(self.run_folder) else ["--force"]
+                more = ["--resume"]
             subprocess.run([OPTIONS.program, "-q", "-o", self.run_folder, config, *more], check=True)
             self.assertEqual(results(self.run_folder), results(whole))
             for name in ("model.safetensors", "best.safetensors", "config.yaml"):
@@ -322,6 +322,33 @@ class Resume(Runs):
         self.run_program("-q", "--resume", "--set", "train.steps=20")
         self.assertEqual(self.changes()[11]["optimizer.adam.lr"], "0.01")
         self.expect_repeated()
+
+    def test_what_was_set_stays_in_force(self):
+        """Also what changes no number, when the run began and on resuming; an edit of the file changes it."""
+        def expect(*lines):
+            text = read(os.path.join(self.run_folder, "config.yaml")).decode()
+            for line in lines:
+                self.assertIn("\n  %s\n" % line, text)
+            self.assertEqual(text.count("checkpoint: false"), 1)
+        kept = ["keep: 4", "threads: 2", "eval_every: 3"]
+        self.run_program("-q", "--set", "train.steps=10", "--set", "train.save_every=2", "--set", "train.keep=4", "--set", "data.threads=2",
+                         "--set", "train.eval_every=3", "--set", "model.layers.0.conv.checkpoint=false")
+        self.run_program("-q", "--resume", "--set", "train.steps=14")
+        expect("save_every: 2", *kept)
+        self.assertEqual([int(os.path.basename(path)[5:13]) for path in snapshots(self.run_folder)], [8, 10, 12, 14])
+        self.run_program("-q", "--resume", "--set", "train.steps=16", "--set", "train.save_every=5 minutes")
+        self.run_program("-q", "--resume", "--set", "train.steps=18")
+        expect("save_every: 5 minutes", *kept)
+        path = os.path.join(self.folder, "c.yaml")
+        text = read(path)
+        def write(content):
+            with open(path, "wb") as file:
+                file.write(content)
+        self.addCleanup(write, text)
+        write(text.replace(b"keep: 3", b"keep: 1"))
+        self.run_program("-q", "--resume", "--set", "train.steps=20")
+        expect("save_every: 5 minutes", "keep: 1", *kept[1:])
+        self.assertEqual(len(snapshots(self.run_folder)), 1)
 
     def test_auto_is_resolved_after_a_change(self):
         """If the change leaves the stages as they are, config.yaml names their layers."""
@@ -510,15 +537,92 @@ class Resume(Runs):
         self.expect_as_alone()
         self.assertEqual(json.loads(read(metrics).splitlines()[-1])["status"], "done")
         self.assertIn("nothing is left", self.run_program("--resume")[0])
-        shutil.rmtree(os.path.join(self.run_folder, "snapshots"))
-        self.run_program("--resume", status=2, err="gpipe-train: %s has a model but no snapshots (train.save_every writes "
-                         "them); to train on from the model, without the optimizer's state: -o ANOTHER --set train.init=%s\n"
-                         % (name, os.path.join(name, "model.safetensors")))
         shutil.rmtree(self.run_folder)
-        self.run_program("--resume", status=2, err="gpipe-train: there is no run in %s: leave out --resume\n" % name)
         self.run_program(*CONSTANT, "--set", "train.epochs=2")
         self.run_program(*CONSTANT, "--set", "train.epochs=4", "--resume")
         self.expect_as_forced(*CONSTANT, "--set", "train.epochs=4")
+
+    DEFAULT = ["-q", "--set", "optimizer={adam: 0.001}", "--set"]
+
+    def test_snapshots_by_default(self):
+        """One beside the first best model and one of the end, from which the run goes on; `never` leaves none."""
+        self.run_program(*self.DEFAULT, "train={epochs: 2}")
+        self.assertEqual([os.path.basename(path) for path in snapshots(self.run_folder)],
+                         ["step-00000004.safetensors", "step-00000008.safetensors"])
+        self.assertIn("\n  save_every: about 10 minutes\n  keep: 2\n", read(os.path.join(self.run_folder, "config.yaml")).decode())
+        self.run_program(*self.DEFAULT, "train={epochs: 4}", "--resume")
+        self.expect_as_forced(*self.DEFAULT, "train={epochs: 4}")
+        shutil.rmtree(self.run_folder)
+        self.run_program(*self.DEFAULT, "train={epochs: 2, save_every: never}")
+        self.assertFalse(os.path.exists(os.path.join(self.run_folder, "snapshots")))
+        name = os.path.relpath(self.run_folder, self.folder)
+        for left in ("model.safetensors", "best.safetensors"):
+            path = os.path.join(name, left)
+            before = read(os.path.join(self.run_folder, left))
+            self.run_program(*self.DEFAULT, "train={epochs: 2}", "--resume", status=2,
+                             err="gpipe-train: %s has a model (%s) but no snapshot to go on from; to train on from the model, without the "
+                             "optimizer's state: -o ANOTHER --set train.init=%s; to begin again: --force\n" % (name, left, path))
+            self.assertEqual(read(os.path.join(self.run_folder, left)), before)
+            os.remove(os.path.join(self.run_folder, left))
+
+    def test_resumed_before_there_is_a_snapshot(self):
+        """One command serves a job that is started again: without a folder, and after a kill before the first snapshot."""
+        name = os.path.relpath(self.run_folder, self.folder)
+        begins = "%s has no snapshot to go on from: the run begins at step 1\n" % self.run_folder
+        def without_cause(out):
+            return re.sub(r"the parent process ignores SIGINT.*\n", "", out)
+        self.run_program("--resume", "--set", "optimizer.adam.lrr=1", status=2, err=None)
+        self.run_program("--resume", "--set", "optimizer.sgd.momentum=0.9", status=2, err=None)  # the file has another optimizer
+        self.assertFalse(os.path.exists(self.run_folder))
+        never = ["--set", "train={epochs: 40, keep: 3, save_every: 1000000, eval_every: 1000000}"]
+        for _ in range(2):
+            self.mark = time.time_ns()
+            process = self.start("--resume", *never)
+            self.await_lines(process, 3)
+            process.kill()
+            out, _ = process.communicate()
+            self.assertTrue(without_cause(out).startswith(begins), out)
+        self.assertIn("config.yaml", os.listdir(self.run_folder))
+        out, _ = self.run_program("--resume")
+        self.assertTrue(without_cause(out).startswith(begins), out)
+        self.expect_as_alone()
+        self.assertIn("nothing is left to do", self.run_program("--resume")[0])
+
+    def test_what_no_run_has_left(self):
+        """It stays, with --resume too."""
+        os.mkdir(self.run_folder)
+        def put(name, content):
+            path = os.path.join(self.run_folder, name)
+            with open(path, "w") as file:
+                file.write(content)
+            return path
+        of_a_run = "# gpipe-train 0.1.0: the configuration as it ran\n"
+        for files in ({"config.yaml": "mine\n"}, {"metrics.jsonl": ""}, {"plan.json": "{}"}, {"config.yaml": of_a_run, "metrics.jsonl": "mine\n"}):
+            paths = [put(name, content) for name, content in files.items()]
+            _, err = self.run_program("--resume", status=2, err=None)
+            self.assertRegex(err, r"^gpipe-train: \S+ has no snapshot to go on from, and what it holds \(%s\) was not left by a run: "
+                             r"choose another folder with -o, or replace it with --force\n$" % "|".join(map(re.escape, files)))
+            self.assertEqual({os.path.basename(path): read(path).decode() for path in paths}, files)
+            for path in paths:
+                os.remove(path)
+        thesis = put("thesis.tex", "mine\n")
+        put("config.yaml", of_a_run)
+        put("metrics.jsonl", '{"eve')
+        self.run_program("-q", "--resume")
+        self.assertEqual(read(thesis), b"mine\n")
+        os.remove(thesis)
+        self.expect_as_alone()
+
+    def test_killed_before_the_best_model_is_written(self):
+        """The snapshot of that step has it."""
+        self.run_program(*CONSTANT, "--set", "train.steps=4")
+        path = os.path.join(self.run_folder, "best.safetensors")
+        best = read(path)
+        for put in (lambda: os.remove(path), lambda: shutil.copy(os.path.join(self.alone, "best.safetensors"), path)):
+            put()
+            os.remove(os.path.join(self.run_folder, "model.safetensors"))
+            self.run_program(*CONSTANT, "--set", "train.steps=4", "--resume")
+            self.assertEqual(read(path), best)
 
     def test_a_model_of_another_step(self):
         """It is not the finished run's, whether an earlier end left it there or a later one: it is written again."""
@@ -574,7 +678,7 @@ class Resume(Runs):
         self.run_program(*steps)
         path = os.path.join(self.run_folder, "best.safetensors")
         best = read(path)
-        first, last = snapshots(self.run_folder)
+        first, _, last = snapshots(self.run_folder)
         os.remove(last)
         self.run_program(*steps, "--resume")
         self.assertEqual(read(path), best)
@@ -652,8 +756,9 @@ class Resume(Runs):
                      "step-00000001.safetensors.tmp-1-0", "step-0000000x.safetensors", "a-step-00000001.safetensors",
                      "step-9999999999999999999.safetensors"):
             shutil.copy(snapshots(self.alone)[0], os.path.join(within, name))
-        self.run_program("--resume", status=2, err="gpipe-train: %s has no snapshots to go on from: train.save_every "
-                         "writes them, and so does Ctrl-C\n" % os.path.relpath(self.run_folder, self.folder))
+        self.run_program("--resume", status=2, err="gpipe-train: %s has no snapshot to go on from, and what it holds (snapshots) was not "
+                         "left by a run: choose another folder with -o, or replace it with --force\n"
+                         % os.path.relpath(self.run_folder, self.folder))
 
     def test_snapshots_that_cannot_be_written(self):
         """They are larger than the model: a limit between the two lets it be written, and nothing else is lost."""
@@ -667,17 +772,17 @@ class Resume(Runs):
         for line in warnings:
             self.assertRegex(line, r"^gpipe-train: warning: no snapshot (of the end )?was written: "
                              r"\S+/step-\d{8}.safetensors.tmp-\d+-0: cannot be written: File too large")
-        self.assertEqual(len(warnings), 3)
+        self.assertEqual(len(warnings), 4)  # of the first best model, steps 7 and 14, and the end
         self.assertEqual(os.listdir(os.path.join(self.run_folder, "snapshots")), [])
         # Nor does a change at a step need one.
-        _, err = self.run_program("--force", *alone, "--set", "train={steps: 21}", "--set", "changes={9: {optimizer.adam.lr: 0.01}}",
+        _, err = self.run_program("--force", *alone, "--set", "train={steps: 21, save_every: never}", "--set", "changes={9: {optimizer.adam.lr: 0.01}}",
                                   err=None, prepare=lambda: limit_files(OPTIONS.program, model + 1000))
         self.assertRegex(err, r"^gpipe-train: warning: no snapshot was written before the change at step 9: \S+: cannot be written: .*; "
                          r"the run goes on\n$")
         # An interrupted run is not saved without one.
         self.mark = time.time_ns()
         limit = os.path.getsize(snapshots(self.alone)[0]) - 1000
-        process = self.start("--force", *alone, "--set", "train={steps: 4000000000}", prepare=lambda: limit_files(OPTIONS.program, limit))
+        process = self.start("--force", *alone, "--set", "train={steps: 4000000000, save_every: never}", prepare=lambda: limit_files(OPTIONS.program, limit))
         self.await_lines(process, 2)
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=PATIENCE)
@@ -705,17 +810,25 @@ class Resume(Runs):
         self.expect_as_forced(*CONSTANT, "--set", "train.steps=30")
 
     def test_space_for_the_snapshots_of_changes(self):
-        """Each change writes one: they are counted before the run begins."""
+        """Each change writes one: they are counted before the run begins. Where nobody asked for snapshots they refuse no run."""
         os.mkdir(self.run_folder)
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=72k", "none", self.run_folder], capture_output=True)
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=88k", "none", self.run_folder], capture_output=True)
         if mounted.returncode != 0:
             self.skipTest("no file system can be mounted here")
         self.addCleanup(subprocess.run, ["umount", self.run_folder])
-        usual = ["-q", "--set", "train={steps: 12, keep: 3}"]
+        usual = ["-q", "--set", "train={steps: 12, keep: 3, save_every: 1000}"]
         self.run_program(*usual)
+        model = read(os.path.join(self.run_folder, "model.safetensors"))
         changes = ", ".join("%d: {data.batch: %d}" % (step, step) for step in range(4, 10))
         _, err = self.run_program(*usual, "--force", "--set", "changes={%s}" % changes, status=1, err=None)
         self.assertRegex(err, r"^gpipe-train: \S+: the run needs up to .*, 4 snapshots of \S+ KiB \(train\.keep: 3\)\)")
+        for more in ([], ["--set", "changes={%s}" % changes]):
+            _, err = self.run_program("-q", "--set", "train={steps: 12, keep: 3}", "--force", *more, err=None)
+            self.assertRegex(err, r"^gpipe-train: warning: \S+: the run needs up to .*, 4 snapshots of \S+ KiB \(train\.keep: 3\)\): free \S+ "
+                             r"KiB, choose a folder on another file system with -o, or set train.keep to \d; the run takes no snapshots, "
+                             r"unless it is interrupted\n$")
+            self.assertFalse(snapshots(self.run_folder))
+            self.assertEqual(read(os.path.join(self.run_folder, "model.safetensors")) == model, not more)
 
     def test_a_full_disk(self):
         """A small file system that is full for a while: what was due then is missing, and nothing else."""
@@ -754,12 +867,59 @@ class Resume(Runs):
         self.assertEqual(process.returncode, 0)
         self.expect_as_alone()
 
+    def stopped(self):
+        """A run of LINES, stopped between its first step and its end."""
+        self.mark = time.time_ns()
+        process = self.start("-q", *self.LINES)
+        self.assertTrue(self.await_lines(process, 5))
+        process.send_signal(signal.SIGSTOP)
+        return process
+
+    def test_the_folder_moves(self):
+        """The run goes on in it, and not in what stands there now."""
+        process = self.stopped()
+        moved = self.move_folder()
+        process.send_signal(signal.SIGCONT)
+        _, errors = process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, 0)
+        self.expect_moved(moved, errors.splitlines())
+
+    def test_the_folder_is_removed(self):
+        """Nothing can be saved: the run fails, and makes no other folder."""
+        for put in (False, True):
+            process = self.stopped()
+            shutil.rmtree(self.run_folder)
+            if put:
+                os.mkdir(self.run_folder)
+            process.send_signal(signal.SIGCONT)
+            out, errors = process.communicate(timeout=PATIENCE)
+            self.assertEqual((process.returncode, errors), (1, "gpipe-train: %s: the run folder was removed while the run went on: "
+                                                            "nothing more can be saved\n" % self.run_folder))
+            self.assertEqual(os.path.exists(self.run_folder), put)
+            self.assertFalse(put and os.listdir(self.run_folder))
+
+    def test_the_metrics_are_removed(self):
+        """That is said once, and the lines to come are kept."""
+        process = self.stopped()
+        path = os.path.join(self.run_folder, "metrics.jsonl")
+        os.remove(path)
+        process.send_signal(signal.SIGCONT)
+        _, errors = process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, 0)
+        found = re.fullmatch(r"gpipe-train: warning: \S+/metrics.jsonl was removed after step (\d+): its lines are lost, and the run goes on in "
+                             r"a new one\n", errors)
+        self.assertTrue(found, errors)
+        left = results(self.run_folder)
+        self.assertEqual(left[0]["step"], int(found.group(1)) + 1)
+        self.run_program("-q", "--force", *self.LINES)
+        self.assertEqual(results(self.run_folder)[-len(left):], left)
+
     def test_minutes(self):
         """So few of them pass in any step."""
         self.run_program("-q", "--set", "train={steps: 10, save_every: 0.000000001 minutes, keep: 100}")
         self.assertEqual(len(snapshots(self.run_folder)), 10)
         self.run_program("-q", "--force", "--set", "train={steps: 10, save_every: 1000 minutes, keep: 100}")
-        self.assertEqual(len(snapshots(self.run_folder)), 1)
+        self.assertEqual(len(snapshots(self.run_folder)), 2)  # of the first best model, and of the end
 
     def test_force_leaves_nothing_of_the_run_before(self):
         shutil.copytree(self.alone, self.run_folder)

@@ -181,9 +181,11 @@ static void reads_times(void **state) {
 
 static void reads_how_often(void **state) {
     (void)state;
-    static const char *const bad[] = {"5minutes",   "minutes",     "5 hours",     "-1 minutes",
-                                      "+1 minute",  "0x1 minutes", "nan minutes", "1.5",
-                                      "1.5 epochs", "5 minutess",  "'5 minutes'", "0"};
+    static const char *const bad[] = {"5minutes",   "minutes",     "5 hours",           "-1 minutes",
+                                      "+1 minute",  "0x1 minutes", "nan minutes",       "1.5",
+                                      "1.5 epochs", "5 minutess",  "'5 minutes'",       "0",
+                                      "'never'",    "Never",       "about 5",           "about 5 epochs",
+                                      "about",      "about never", "\"about 1 minute\""};
     gp_every out = {0};
     assert_int_equal(gp_read_every(value("500"), "t", &out, &err), GP_OK);
     assert_true(out.time.count == 500 && !out.time.epochs && out.minutes == 0);
@@ -194,14 +196,18 @@ static void reads_how_often(void **state) {
     assert_int_equal(gp_read_every(value("1 minute"), "t", &out, &err), GP_OK);
     assert_true(out.minutes == 1);
     assert_int_equal(gp_read_every(value("0.5  minutes"), "t", &out, &err), GP_OK);
-    assert_true(out.minutes == 0.5);
+    assert_true(out.minutes == 0.5 && !out.about);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(gp_read_every(value(bad[i]), "t", &out, &err), GP_CONFIG);
     assert_true(out.minutes == 0.5);
     assert_message(gp_read_every(value("00000000000000000000000000000000000000001 minute"), "t", &out, &err),
                    "t: \"00000000000000000000000000000000000000001 minute\" is not a number of steps (500), of epochs "
-                   "(5 epochs) or of minutes (10 minutes)");
+                   "(5 epochs) or of minutes (10 minutes, about 10 minutes), or never");
     assert_message(gp_read_every(value("1e-999 minutes"), "t", &out, &err), "t: 1e-999 minutes is too short");
+    assert_int_equal(gp_read_every(value("never"), "t", &out, &err), GP_OK);
+    assert_true(out.time.count == 0 && out.minutes == 0 && !out.about);
+    assert_int_equal(gp_read_every(value("about 5 minutes"), "t", &out, &err), GP_OK);
+    assert_true(out.time.count == 0 && out.minutes == 5 && out.about);
 }
 
 static void reads_choices(void **state) {

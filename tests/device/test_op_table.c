@@ -33,7 +33,13 @@ static const char *const head =
     "letter\n"
     "a size that the operand sets, a capital the same size elsewhere, `*` any dimensions, `&` the same dimensions. "
     "The\n"
-    "test `op_table` compares the two; `GP_WRITE_DOCS=1 build/tests/test_op_table` writes the page again.\n";
+    "test `op_table` compares the two; `GP_WRITE_DOCS=1 build/tests/test_op_table` writes the page again.\n\n"
+    "Operands stand as `name:shape`, what is read before `→`, what is written after it; what is updated stands on both "
+    "sides.\n"
+    "`?` may be absent, `=` the first output may replace it. The type is the op's, except: `~` in any format of the "
+    "device,\n"
+    "`@` any type, `#` U8 (I32 for large windows), `/I64`, `/F64`, and `!` the numbers of the step.\n\n"
+    "| op | what it computes | operands | gradients |\n|---|---|---|---|\n";
 
 static void add(char *text, const char *format, ...) {
     size_t length = strlen(text);
@@ -48,45 +54,41 @@ static void add_lower(char *text, const char *words) {
     for (; *words; words++) add(text, "%c", tolower((unsigned char)*words));
 }
 
-static void add_operand(char *text, const gp_operand_info *operand) {
-    static const char *const types[] = {[GP_OPERAND_REAL] = "the op's type",
-                                        [GP_OPERAND_WEIGHTS] = "the op's type, in any format of the device",
-                                        [GP_OPERAND_ANY] = "any type",
-                                        [GP_OPERAND_INDEX] = "U8, or I32 for large windows",
-                                        [GP_OPERAND_I64] = "I64",
-                                        [GP_OPERAND_F64] = "F64",
-                                        [GP_OPERAND_SCALARS] = "the numbers of the step"};
-    bool read = operand->access & GP_OPERAND_READ, written = operand->access & GP_OPERAND_WRITTEN;
-    add(text, "| `%s` | %s%s%s | %s | %s%s%s |\n", operand->name,
-        read && written ? "updated"
-        : read          ? "read"
-                        : "written",
-        operand->access & GP_OPERAND_OPTIONAL ? ", may be absent" : "",
-        operand->access & GP_OPERAND_REPLACED ? ", the first output may replace it" : "", types[operand->type],
-        operand->shape[0] == '?' ? "" : "`", operand->shape[0] == '?' ? "" : operand->shape,
-        operand->shape[0] == '?' ? "" : "`");
+static void add_operands(char *text, const gp_op_info *info, unsigned access) {
+    static const char *const types[] = {
+        [GP_OPERAND_REAL] = "",    [GP_OPERAND_WEIGHTS] = "~", [GP_OPERAND_ANY] = "@",    [GP_OPERAND_INDEX] = "#",
+        [GP_OPERAND_I64] = "/I64", [GP_OPERAND_F64] = "/F64",  [GP_OPERAND_SCALARS] = "!"};
+    for (int i = 0; i < info->operands; i++) {
+        const gp_operand_info *operand = &info->operand[i];
+        if (!(operand->access & access)) continue;
+        const char *shape = operand->shape[0] == '?' ? "" : operand->shape;
+        add(text, " `%s%s%s%s%s%s`", operand->name, *shape ? ":" : "", shape, types[operand->type],
+            operand->access & GP_OPERAND_OPTIONAL ? "?" : "", operand->access & GP_OPERAND_REPLACED ? "=" : "");
+    }
 }
 
 static void add_op(char *text, gp_op_kind kind) {
     const gp_op_info *info = gp_op_info_of(kind);
-    add(text, "\n## %s\n\n%s.\n\n| operand | access | type | shape |\n|---|---|---|---|\n", info->name,
-        rows[kind].meaning);
-    for (int i = 0; i < info->operands; i++) add_operand(text, &info->operand[i]);
-    bool attributes = strcmp(rows[kind].attributes, "none") != 0,
-         gradients = strcmp(rows[kind].gradients, "(NONE)") != 0;
-    if (attributes || gradients) add(text, "\n");
-    if (attributes) add(text, "Attributes: `gp_%s_attributes`.%s", rows[kind].attributes, gradients ? " " : "\n");
-    if (!gradients) return;
-    add(text, "Gradients: ");
-    for (const char *at = rows[kind].gradients + 1; *at; at += strspn(at, ", )")) {
-        size_t length = strcspn(at, ",)");
-        char name[64];
-        snprintf(name, sizeof name, "%.*s", (int)length, at);
-        add(text, "`");
-        add_lower(text, name);
-        at += length;
-        add(text, *at == ',' ? "`, " : "`.\n");
+    add(text, "| `%s` | ", info->name);
+    for (const char *at = rows[kind].meaning; *at; at++) add(text, *at == '|' ? "\\|" : "%c", *at);
+    if (strcmp(rows[kind].attributes, "none") != 0) add(text, " (`gp_%s_attributes`)", rows[kind].attributes);
+    add(text, " |");
+    add_operands(text, info, GP_OPERAND_READ);
+    add(text, " →");
+    add_operands(text, info, GP_OPERAND_WRITTEN);
+    add(text, " |");
+    if (strcmp(rows[kind].gradients, "(NONE)") != 0) {
+        for (const char *at = rows[kind].gradients + 1; *at; at += strspn(at, ", )")) {
+            size_t length = strcspn(at, ",)");
+            char name[64];
+            snprintf(name, sizeof name, "%.*s", (int)length, at);
+            add(text, " `");
+            add_lower(text, name);
+            add(text, "`");
+            at += length;
+        }
     }
+    add(text, " |\n");
 }
 
 static void test_document(void **state) {

@@ -185,7 +185,7 @@ static void write_balanced(void) {
     const gp_device_spec cpu = {.kind = &gp_cpu_kind, .threads = 1};
     gp_rates rates;
     gp_error err = {0};
-    if (gp_rates_measure(&cpu, 1e-9, NULL, &rates, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_rates_measure(&cpu, false, 1e-9, NULL, &rates, &err) != GP_OK) fail_msg("%s", err.text);
     fixture_write_text("balanced.yaml", balanced);
 }
 

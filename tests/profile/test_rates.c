@@ -209,16 +209,55 @@ static void a_device_is_measured_once(void **state) {
     gp_rates rates;
     gp_error err = {0};
     assert_false(find(&one, &rates));
-    if (gp_rates_measure(&one, 1e-9, fake_clock, &rates, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_rates_measure(&one, false, 1e-9, fake_clock, &rates, &err) != GP_OK) fail_msg("%s", err.text);
     expect_fake(&rates, 1);
     assert_true(find(&one, &rates));
     expect_fake(&rates, 1);
     assert_false(find(&cpu, &rates)); /* another kind */
     assert_true(find(&three, &rates));
     expect_fake(&rates, 3);
-    if (gp_rates_measure(&three, 1e-9, fake_clock, &rates, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_rates_measure(&three, false, 1e-9, fake_clock, &rates, &err) != GP_OK) fail_msg("%s", err.text);
     assert_true(find(&three, &rates));
     expect_fake(&rates, 1);
+}
+
+/* From a network of its own; a whole measurement comes first, whichever was the last. */
+static void brief_rates_are_the_last_choice(void **state) {
+    (void)state;
+    gp_device_kind kind = gp_ref_kind;
+    kind.run = run;
+    kind.name = "brief";
+    kind.open = open_any;
+    const gp_device_spec one = {.kind = &kind, .threads = 1}, two = {.kind = &kind, .threads = 2};
+    gp_rates rates;
+    gp_error err = {0};
+    if (gp_rates_measure(&one, true, 1e-9, fake_clock, &rates, &err) != GP_OK) fail_msg("%s", err.text);
+    expect_fake(&rates, 1);
+    assert_true(rates.brief);
+    assert_true(find(&one, &rates) && rates.brief);
+    expect_fake(&rates, 1);
+    assert_false(find(&two, &rates)); /* those of as many threads */
+    if (gp_rates_measure(&one, false, 1e-9, fake_clock, &rates, &err) != GP_OK) fail_msg("%s", err.text);
+    assert_true(find(&one, &rates) && !rates.brief);
+    if (gp_rates_measure(&two, true, 1e-9, fake_clock, &rates, &err) != GP_OK) fail_msg("%s", err.text);
+    assert_true(find(&two, &rates) && !rates.brief);
+    expect_fake(&rates, 2);
+}
+
+/* Predictions take brief rates, choices take assumed ones. */
+static void brief_rates_choose_nothing(void **state) {
+    (void)state;
+    gp_profile *profile = NULL;
+    gp_error err = {0};
+    assert_int_equal(gp_profile_create_counted(&cpu, 1, &profile, &err), GP_OK);
+    gp_rates *rates = &profile->devices[0].rates;
+    rates->flops = 123;
+    assert_true(gp_profile_choosing_rates(profile, &cpu).flops == 123);
+    rates->brief = true;
+    assert_true(gp_profile_rates(profile, &cpu).flops == 123);
+    assert_true(gp_profile_choosing_rates(profile, &cpu).flops == GP_COUNTED_FLOPS_PER_SECOND);
+    assert_true(gp_profile_choosing_rates(NULL, &cpu).flops == GP_COUNTED_FLOPS_PER_SECOND);
+    gp_profile_destroy(&profile);
 }
 
 /* It is measured again. */
@@ -267,6 +306,8 @@ int main(void) {
         cmocka_unit_test(a_plan_takes_what_rates_say),
         cmocka_unit_test(rates_follow_from_times),
         cmocka_unit_test(a_device_is_measured_once),
+        cmocka_unit_test(brief_rates_are_the_last_choice),
+        cmocka_unit_test(brief_rates_choose_nothing),
         cmocka_unit_test(a_damaged_file_is_not_found),
         cmocka_unit_test(times_are_texts),
     };

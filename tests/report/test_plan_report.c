@@ -222,6 +222,10 @@ static void test_header_and_stages(void **state) {
     expect_line(&p, "mini-batches evaluation 7 samples: 3 micro-batches of 2, one of 1");
     expect_line(&p, "             training   3 samples: 3 micro-batches of 1");
     expect_line(&p, "             training   10 samples: 3 micro-batches of 3, one of 1");
+    expect_line(&p, "batch norm   sees 1 to 3 samples at a time");
+    expect_line(&p, "warning      batch norm sees 1 sample of a mini-batch of 10 at a time;");
+    expect_line(&p,
+                "             below 16 its statistics are rough: take fewer micro_batches, or group_norm in its place");
     assert_non_null(
         strstr(p.report, "\n      0  ref                   4  conv 0 … conv 3                         196  "));
     assert_non_null(
@@ -475,6 +479,11 @@ static void test_times(void **state) {
                  {999.4, "999 s"}, {999.6, "1000 s"},     {12345.6, "12346 s"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_string_equal(gp_report_seconds(cases[i].seconds).text, cases[i].text);
+    assert_string_equal(gp_report_predicted(0.36449, 3).text, "364 ms");
+    assert_string_equal(gp_report_predicted(0.36449, 2).text, "360 ms");
+    assert_string_equal(gp_report_predicted(0.0078712, 2).text, "7.9 ms");
+    assert_string_equal(gp_report_predicted(0, 2).text, "0 µs");
+    assert_true(gp_report_keep_digits(3772, 2) == 3800);
 }
 
 /* One stage on a CPU with one micro-batch: no gradient stays, and the report says where they are. */

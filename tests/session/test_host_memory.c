@@ -39,7 +39,8 @@ static void a_run_takes_what_it_reserves(void **state) {
     assert_int_equal(host->bytes[GP_HOST_READING],
                      3 * (gp_dataset_scratch(session->train) + gp_dataset_scratch(session->eval)));
     assert_int_equal(host->bytes[GP_HOST_SOURCES], gp_dataset_held(session->train) + gp_dataset_held(session->eval));
-    assert_int_equal(host->bytes[GP_HOST_STATE], 0); /* it takes no snapshot beside its steps */
+    assert_int_equal(host->bytes[GP_HOST_STATE], 0); /* nobody asks for a snapshot beside its steps */
+    assert_int_equal(host->snapshot, gp_state_bytes(plan));
     assert_int_equal(host->bytes[GP_HOST_PREDICTION], 0);
     assert_int_equal(host->bytes[GP_HOST_PARAMETER], 8 * 8 * 9 * sizeof(float));
     assert_int_equal(host->bytes[GP_HOST_PINNED], 0);
@@ -360,6 +361,35 @@ static void other_processes_take_memory_too(void **state) {
     assert_int_equal(gp_host_memory_check(&host, &machine, &err), GP_MEMORY);
 }
 
+/* Of 103 MiB in all, 20 are held: 80 are still to come beside the copy of 3. */
+static void a_snapshot_at_about_a_time_takes_what_is_left(void **state) {
+    (void)state;
+    gp_host_memory host = sample_host();
+    gp_machine_memory machine = machine_of(SIZE_MAX, SIZE_MAX, SIZE_MAX);
+    host.program = 30 * MIB;
+    host.snapshot = 3 * MIB;
+    machine.available = SIZE_MAX;
+    assert_true(gp_host_memory_has_room(&host, &machine));
+    machine.limit[GP_LIMIT_PHYSICAL] = 133 * MIB;
+    assert_true(gp_host_memory_has_room(&host, &machine));
+    machine.limit[GP_LIMIT_PHYSICAL]--;
+    assert_false(gp_host_memory_has_room(&host, &machine));
+    machine = machine_of(SIZE_MAX, 133 * MIB - 1, SIZE_MAX);
+    machine.available = SIZE_MAX;
+    assert_false(gp_host_memory_has_room(&host, &machine));
+    machine = machine_of(SIZE_MAX, SIZE_MAX, 283 * MIB - 1);
+    machine.available = SIZE_MAX;
+    assert_false(gp_host_memory_has_room(&host, &machine));
+    machine = machine_of(SIZE_MAX, SIZE_MAX, SIZE_MAX);
+    machine.available = 83 * MIB - 1; /* other programs have the rest */
+    assert_false(gp_host_memory_has_room(&host, &machine));
+    machine.taken[GP_LIMIT_PHYSICAL] = 200 * MIB; /* all is held but the copy */
+    machine.available = 3 * MIB;
+    assert_true(gp_host_memory_has_room(&host, &machine));
+    machine.available--;
+    assert_false(gp_host_memory_has_room(&host, &machine));
+}
+
 static void expect_advice(gp_host_kind largest, const char *advice) {
     gp_host_memory host = sample_host();
     gp_error err = {0};
@@ -421,6 +451,7 @@ static void the_report_has_a_line_for_each(void **state) {
     assert_non_null(strstr(text, "\n  data, shuffled order                                             400 B\n"));
     snprintf(line, sizeof line, "\n    in bytes%60zu\n", session->host.planned);
     assert_non_null(strstr(text, line));
+    assert_non_null(strstr(text, "\n  copy of the run's state for snapshots, if there is room "));
     free(text);
     gp_session_close(&session);
 }
@@ -464,6 +495,7 @@ int main(void) {
         cmocka_unit_test(a_change_before_the_process_takes_no_copy),
         cmocka_unit_test(what_is_refused_says_by_which_limit),
         cmocka_unit_test(other_processes_take_memory_too),
+        cmocka_unit_test(a_snapshot_at_about_a_time_takes_what_is_left),
         cmocka_unit_test(the_advice_is_for_the_largest_kind),
         cmocka_unit_test(no_size_is_too_large),
         cmocka_unit_test(a_peak_that_is_not_known_is_none),

@@ -26,16 +26,16 @@ static void use_new_cache(void) {
     setenv("XDG_CACHE_HOME", fixture_new_folder(), 1);
 }
 
-static bool has_rates(void) {
-    gp_rates rates;
+static bool has_rates(gp_rates *out) {
     gp_error err = {0};
     bool found = false;
-    assert_int_equal(gp_rates_find(&cpu, &rates, &found, &err), GP_OK);
+    assert_int_equal(gp_rates_find(&cpu, out, &found, &err), GP_OK);
     return found;
 }
 
-/* The kept profile of the rates, as measured on a slow machine at another time. */
-static void slow_down_rates(void) {
+/* The kept profile of the rates, as measured on a machine at another time that computes slowly, and moves memory slowly
+ * or at once. */
+static void slow_down_rates(bool memory) {
     glob_t found;
     char pattern[500];
     gp_profile *profile = NULL;
@@ -45,7 +45,8 @@ static void slow_down_rates(void) {
     assert_int_equal(found.gl_pathc, 1);
     assert_int_equal(gp_profile_read(found.gl_pathv[0], &profile, &err), GP_OK);
     for (int i = 0; i < profile->layer_count; i++)
-        for (int t = 0; t < GP_PROFILE_TIMES; t++) profile->devices[0].layers[i].time[t] = 5e3;
+        for (int t = 0; t < GP_PROFILE_TIMES; t++)
+            profile->devices[0].layers[i].time[t] = memory || i == 3 || i == 5 ? 5e3 : 1e-6 * (i + 1);
     profile->taken = 1763838164;
     assert_int_equal(gp_profile_keep(profile, found.gl_pathv[0], &err), GP_OK);
     gp_profile_destroy(&profile);
@@ -77,8 +78,8 @@ static void rates_are_used_if_there_are_some(void **state) {
     gp_session *session = find(NULL);
     assert_null(session->profile);
     gp_session_close(&session);
-    assert_int_equal(gp_rates_measure(&cpu, 1e-9, NULL, &rates, &err), GP_OK);
-    slow_down_rates();
+    assert_int_equal(gp_rates_measure(&cpu, false, 1e-9, NULL, &rates, &err), GP_OK);
+    slow_down_rates(true);
     session = find(NULL);
     assert_true(session->profile && gp_profile_is_counted(session->profile));
     gp_expectation assumed, measured;
@@ -103,6 +104,7 @@ static void spoil(const gp_session *session, double slowdown, int64_t age) {
     gp_error err = {0};
     assert_int_equal(gp_profile_read(session->profile->path, &profile, &err), GP_OK);
     profile->devices[0].slowdown = slowdown;
+    profile->devices[0].spread = 0;
     profile->taken = (int64_t)time(NULL) - age;
     assert_int_equal(gp_profile_keep(profile, session->profile->path, &err), GP_OK);
     gp_profile_destroy(&profile);
@@ -124,19 +126,63 @@ static void a_slowed_profile_is_measured_again(void **state) {
         assert_int_equal(session->measured.rounds > 0, cases[i].again);
         assert_int_equal(gp_profile_slowdown(session->profile) == cases[i].slowdown, !cases[i].again);
     }
-    spoil(session, 900, 3600); /* a run without a choice measures nothing */
     gp_session_close(&session);
-    session = find(NULL);
-    assert_true(gp_profile_slowdown(session->profile) == 900);
+}
+
+/* Planning measures nothing: it uses a disturbed profile as long as what disturbed it may still run, to predict and not
+ * to choose. Later it counts, for any size of micro-batch, and says why. */
+static void a_disturbed_profile_chooses_nothing(void **state) {
+    (void)state;
+    gp_error err = {0};
+    const char *const *mixed =
+        FIXTURE_CHANGES("model.layers=[flatten, linear: 3, relu, relu, relu]", "pipeline.micro_batches=4");
+    use_new_cache();
+    gp_session *counted = find(mixed);
+    gp_session *session =
+        open_with(&(gp_session_options){.balances = true, .profiling = GP_PROFILING_MEASURE, .seconds = 0.01}, mixed);
+    gp_profile *profile = NULL;
+    for (int disturbed = 0; disturbed < 2; disturbed++) {
+        assert_int_equal(gp_profile_read(session->profile->path, &profile, &err), GP_OK);
+        for (int i = 0; i < profile->layer_count; i++)
+            for (int t = 0; t < GP_PROFILE_TIMES; t++)
+                profile->devices[0].layers[i].time[t] = i == 4 ? 1 : 1e-6; /* the last layer takes longest */
+        profile->devices[0].slowdown = disturbed ? 2.26 : 1;
+        profile->devices[0].spread = 0;
+        profile->taken = (int64_t)time(NULL) - 60;
+        assert_int_equal(gp_profile_keep(profile, session->profile->path, &err), GP_OK);
+        gp_profile_destroy(&profile);
+        gp_session *found = find(mixed);
+        assert_false(gp_profile_is_counted(found->profile));
+        assert_int_equal(found->layers[0], disturbed ? counted->layers[0] : 4);
+        gp_session_close(&found);
+    }
+    assert_true(counted->layers[0] != 4);
+    spoil(session, 2.26, 45 * 60);
+    for (int other = 0; other < 2; other++) {
+        gp_session *found = find(
+            other ? FIXTURE_CHANGES("model.layers=[flatten, linear: 3, relu, relu, relu]", "pipeline.micro_batches=8")
+                  : mixed);
+        assert_true(gp_profile_is_counted(found->profile));
+        char *source = NULL;
+        assert_int_equal(gp_profile_source(found->profile, &source, &err), GP_OK);
+        assert_int_equal(strstr(source,
+                                "; the kept profile is not used: other programs disturbed it when it was measured "
+                                "(slowdown 2.26); gpipe-balance measures one") != NULL,
+                         !other);
+        free(source);
+        gp_session_close(&found);
+    }
     gp_session_close(&session);
+    gp_session_close(&counted);
 }
 
 static void balancing_leaves_rates_and_a_profile(void **state) {
     (void)state;
+    gp_rates rates;
     use_new_cache();
     gp_session *session = balance();
     assert_true(session->measured.rounds > 0 && session->profile->path && session->profile->taken > 0);
-    assert_true(has_rates());
+    assert_true(has_rates(&rates) && !rates.brief);
     gp_session_close(&session);
     session = find(NULL);
     assert_false(gp_profile_is_counted(session->profile));
@@ -144,22 +190,51 @@ static void balancing_leaves_rates_and_a_profile(void **state) {
     gp_session_close(&session);
 }
 
-/* A run measures rates if it is long enough, though its balance is given; planning measures nothing. */
-static void a_long_run_leaves_rates(void **state) {
+/* A run measures rates, though its balance is given: brief ones if it is short. Planning measures nothing, and uses
+ * them. A run without steps needs none. */
+static void a_run_leaves_rates(void **state) {
     (void)state;
     const gp_session_options run = {.profiling = GP_PROFILING_MEASURE};
-    use_new_cache();
-    gp_session *session = open_with(&run, FIXTURE_CHANGES("pipeline.balance=[3, 5]"));
-    assert_null(session->profile);
-    assert_false(has_rates());
-    gp_session_close(&session);
     const char *const *without_end = FIXTURE_CHANGES("pipeline.balance=[3, 5]", "train.epochs=100000000");
+    gp_rates rates;
+    use_new_cache();
+    gp_session *session = find(without_end);
+    assert_null(session->profile);
+    assert_false(has_rates(&rates));
+    gp_session_close(&session);
+    session = open_with(&run, FIXTURE_CHANGES("pipeline.balance=[3, 5]"));
+    assert_true(session->profile && gp_profile_is_counted(session->profile));
+    assert_true(session->profile->devices[0].rates.brief && has_rates(&rates) && rates.brief);
+    gp_session_close(&session);
     session = find(without_end);
-    assert_false(has_rates());
+    assert_true(session->profile && session->profile->devices[0].rates.brief);
     gp_session_close(&session);
     session = open_with(&run, without_end);
-    assert_true(session->profile && gp_profile_is_counted(session->profile) && has_rates());
+    assert_false(session->profile->devices[0].rates.brief);
+    assert_true(has_rates(&rates) && !rates.brief);
     gp_session_close(&session);
+}
+
+/* The cut of the first run is that of a machine without rates, whatever it measures. */
+static void brief_rates_cut_nothing(void **state) {
+    (void)state;
+    gp_rates rates;
+    gp_error err = {0};
+    /* Convolutions with few bytes, and a layer with many. */
+    const char *const *mixed = FIXTURE_CHANGES(
+        "model.layers=[conv: {out: 64, kernel: 5, pad: 2}, conv: {out: 64, kernel: 5, pad: 2}, conv: {out: 64, kernel: "
+        "5, pad: 2}, conv: {out: 64, kernel: 5, pad: 2}, flatten, linear: 2000, linear: 3]");
+    for (int brief = 0; brief < 2; brief++) {
+        use_new_cache();
+        gp_session *assumed = find(mixed);
+        assert_int_equal(gp_rates_measure(&cpu, brief, 1e-9, NULL, &rates, &err), GP_OK);
+        slow_down_rates(false);
+        gp_session *session = find(mixed);
+        assert_true(session->profile && session->profile->devices[0].rates.brief == brief);
+        assert_int_equal(session->layers[0] == assumed->layers[0], brief);
+        gp_session_close(&session);
+        gp_session_close(&assumed);
+    }
 }
 
 /* Each layer keeps the ratio of its measured time to its counted one. */
@@ -361,10 +436,12 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rates_are_used_if_there_are_some),
         cmocka_unit_test(balancing_leaves_rates_and_a_profile),
-        cmocka_unit_test(a_long_run_leaves_rates),
+        cmocka_unit_test(a_run_leaves_rates),
+        cmocka_unit_test(brief_rates_cut_nothing),
         cmocka_unit_test(other_micro_batches_are_scaled),
         cmocka_unit_test(what_is_measured_is_told),
         cmocka_unit_test(a_slowed_profile_is_measured_again),
+        cmocka_unit_test(a_disturbed_profile_chooses_nothing),
         cmocka_unit_test(a_measured_link_is_kept_and_used),
         cmocka_unit_test(links_that_a_kept_profile_lacks_are_added),
         cmocka_unit_test(links_stay_in_changes),

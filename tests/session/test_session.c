@@ -317,24 +317,25 @@ static void a_balance_keeps_within_the_memory_of_replicas(void **state) {
     }
 }
 
-static bool fits(const char *devices, const char *balance, int micro_batches, const char *checkpoint) {
+static bool fits(const char *devices, const char *balance, int micro_batches, const char *checkpoint,
+                 const char *rules) {
     char changes[3][64];
     gp_error err = {0};
     gp_session *session = NULL;
     snprintf(changes[0], sizeof changes[0], "pipeline.balance=%s", balance);
     snprintf(changes[1], sizeof changes[1], "pipeline.micro_batches=%d", micro_batches);
     snprintf(changes[2], sizeof changes[2], "pipeline.checkpoint=%s", checkpoint);
-    bool fit = open_with(FIXTURE_CHANGES(devices, changes[0], changes[1], changes[2]), &session, &err) == GP_OK;
+    bool fit = open_with(FIXTURE_CHANGES(devices, changes[0], changes[1], changes[2], rules), &session, &err) == GP_OK;
     gp_session_close(&session);
     return fit;
 }
 
 /* With mini-batches of one sample, as little is kept as can be. */
-static bool fits_a_sample(const char *devices) {
+static bool fits_a_sample(const char *devices, const char *rules) {
     gp_error err = {0};
     gp_session *session = NULL;
-    bool fit =
-        open_with(FIXTURE_CHANGES(devices, "data.batch=1", "pipeline.checkpoint=always"), &session, &err) == GP_OK;
+    bool fit = open_with(FIXTURE_CHANGES(devices, rules, "data.batch=1", "pipeline.checkpoint=always"), &session,
+                         &err) == GP_OK;
     gp_session_close(&session);
     return fit;
 }
@@ -396,19 +397,21 @@ static void a_smaller_batch_is_proposed_if_only_that_helps(void **state) {
     gp_session_close(&session);
 }
 
-/* Whatever is proposed fits when it is done; and where nothing is proposed, nothing of the kind fits. */
-static void what_a_refusal_proposes_fits(void **state) {
-    (void)state;
+/* Whatever is proposed fits when it is done; and where nothing is proposed, nothing of the kind fits. With batch norm
+ * the micro-batches stay as many: of 16 samples, more would show it fewer than 16. */
+static void check_proposals(bool norm) {
     static const char *const balances[] = {"auto", "[2, 6]", "size"};
-    int proposed = 0, hopeless = 0;
+    const char *rules = norm ? "model.rules={}" : "model.rules={batch_norm: {freeze: true}}";
+    int proposed = 0, hopeless = 0, micro_batches = 0;
     for (int b = 0; b < 3; b++) {
         char balance[64];
         snprintf(balance, sizeof balance, "pipeline.balance=%s", balances[b]);
         gp_session *session =
-            fixture_session(FIXTURE_CHANGES("pipeline.micro_batches=1", "pipeline.checkpoint=never", balance));
+            fixture_session(FIXTURE_CHANGES("pipeline.micro_batches=1", "pipeline.checkpoint=never", balance, rules));
         size_t most = largest_arena(session);
         gp_session_close(&session);
-        session = fixture_session(FIXTURE_CHANGES("pipeline.micro_batches=16", "pipeline.checkpoint=always", balance));
+        session =
+            fixture_session(FIXTURE_CHANGES("pipeline.micro_batches=16", "pipeline.checkpoint=always", balance, rules));
         size_t least = largest_arena(session);
         gp_session_close(&session);
         if (least >= most) continue; /* scratchpads of one sample that are larger than those of 16 */
@@ -419,13 +422,15 @@ static void what_a_refusal_proposes_fits(void **state) {
             gp_error err = {0};
             snprintf(devices, sizeof devices, "pipeline.devices=[{cpu: {memory: %zu}}, {cpu: {memory: %zu}}]", limit,
                      limit);
-            const char *changes[9] = {devices, "pipeline.micro_batches=1", "pipeline.checkpoint=never", balance};
+            const char *changes[10] = {devices, "pipeline.micro_batches=1", "pipeline.checkpoint=never", balance,
+                                       rules};
             gp_status status = open_with(changes, &session, &err);
             gp_session_close(&session);
             if (status == GP_OK && b != 1) continue; /* with less memory another cut was found */
             assert_int_equal(status, GP_CONFIG);
             int count = read_remedy(err.text, remedy);
-            for (int i = 0; i < count; i++) changes[4 + i] = remedy[i];
+            for (int i = 0; i < count; i++) changes[5 + i] = remedy[i];
+            micro_batches += strstr(err.text, "micro_batches: ") != NULL;
             if (count > 0) {
                 proposed++;
                 if (open_with(changes, &session, &err) != GP_OK) fail_msg("%s", err.text);
@@ -436,21 +441,159 @@ static void what_a_refusal_proposes_fits(void **state) {
             bool one_layer =
                 strstr(err.text, "; neither more stages nor a smaller batch help; its device needs more memory");
             if (one_layer) assert_non_null(strstr(err.text, "layer \""));
-            if (!one_layer)
+            if (!one_layer && !norm)
                 assert_non_null(strstr(err.text,
                                        "; neither checkpoint: always nor more micro-batches nor another balance nor a "
                                        "smaller batch make it fit; more stages or more memory may"));
-            assert_false(fits_a_sample(devices));
-            for (int m = 1; m <= 16; m *= 2) {
-                assert_false(fits(devices, balances[b], m, "never"));
-                assert_false(fits(devices, balances[b], m, "always"));
-                assert_false(fits(devices, "size", m, "always"));
-                assert_false(fits(devices, "auto", m, "always"));
+            if (!one_layer && norm)
+                assert_non_null(strstr(err.text,
+                                       "; neither checkpoint: always nor more micro-batches that show batch norm "
+                                       "16 samples at a time nor another balance nor a smaller batch make it "
+                                       "fit; more stages or more memory may"));
+            assert_false(fits_a_sample(devices, rules));
+            for (int m = 1; m <= (norm ? 1 : 16); m *= 2) {
+                assert_false(fits(devices, balances[b], m, "never", rules));
+                assert_false(fits(devices, balances[b], m, "always", rules));
+                assert_false(fits(devices, "size", m, "always", rules));
+                assert_false(fits(devices, "auto", m, "always", rules));
             }
         }
     }
     assert_true(proposed >= 5);
     assert_true(hopeless >= 3);
+    assert_true(norm ? micro_batches == 0 : micro_batches > 0);
+}
+
+static void what_a_refusal_proposes_fits(void **state) {
+    (void)state;
+    check_proposals(true);
+    check_proposals(false);
+}
+
+/* The numbers of a refusal: `least` as the memory of each device is enough for a balance, a byte less is not; and a
+ * plan needs more than it may use. Returns whether the sentence says the least. */
+static bool check_least(const char *text, const char *const *changes, size_t limit) {
+    char devices[96];
+    const char *all[8] = {devices};
+    size_t needs = 0, least = 0;
+    for (int i = 0; changes[i]; i++) all[i + 1] = changes[i];
+    for (int round = 0; round < 3; round++) {
+        gp_error err = {0};
+        gp_session *session = NULL;
+        snprintf(devices, sizeof devices, "pipeline.devices=[{cpu: {memory: %zu, count: 3}}]",
+                 round == 0   ? limit
+                 : round == 1 ? least
+                              : least - 1);
+        gp_config *config = fixture_config(text, all);
+        gp_status status = gp_session_open(&config, NULL, &session, &err);
+        gp_session_close(&session);
+        if (round == 0 && status == GP_OK) return false;
+        assert_int_equal(status, round == 1 ? GP_OK : GP_CONFIG);
+        if (round > 0) continue;
+        const char *at = strstr(err.text, " needs ");
+        assert_non_null(at);
+        assert_int_equal(sscanf(strchr(at, '('), "(%zu bytes)", &needs), 1);
+        assert_true(needs > limit);
+        at = strstr(err.text, "; the least memory with which 3 stages fit is ");
+        if (!at) return false;
+        assert_int_equal(sscanf(strchr(at, '('), "(%zu bytes)", &least), 1);
+        assert_true(least > limit);
+    }
+    return true;
+}
+
+static void the_least_memory_fits_and_a_byte_less_does_not(void **state) {
+    (void)state;
+    static const char plain[] =
+        "model:\n  input: {shape: [2, 4, 4]}\n  layers: [flatten, linear: 32, relu, linear: 32, gelu, linear: 32, "
+        "relu, "
+        "linear: 32, relu, linear: 32, relu, linear: 3]\n  loss: cross_entropy\n"
+        "data: {train: {tensors: d.safetensors}, batch: 16}\n"
+        "pipeline: {devices: [cpu, cpu, cpu], micro_batches: 16}\noptimizer: {adam: {lr: 0.01}}\ntrain: {steps: 2}\n";
+    static const char *const schedules[] = {"pipeline.schedule=gpipe", "pipeline.schedule=1f1b"};
+    int said = 0;
+    for (int model = 0; model < 2; model++)
+        for (int k = 0; k < 2; k++)
+            for (size_t limit = 12000; limit < 44000; limit += 4000)
+                said += check_least(model ? plain : FIXTURE_CONFIG,
+                                    FIXTURE_CHANGES("pipeline.checkpoint=always", schedules[k]), limit);
+    assert_true(said >= 4);
+}
+
+/* One stage has one balance, whose plan says what it needs. */
+static void one_stage_needs_what_its_plan_needs(void **state) {
+    (void)state;
+    gp_error err = {0};
+    gp_session *session = fixture_session(FIXTURE_CHANGES("pipeline={devices: [cpu]}"));
+    char devices[96];
+    snprintf(devices, sizeof devices, "pipeline={devices: [{cpu: {memory: %zu}}]}", largest_arena(session) - 1);
+    gp_session_close(&session);
+    assert_int_equal(open_with(FIXTURE_CHANGES(devices), &session, &err), GP_CONFIG);
+    assert_null(strstr(err.text, "least memory"));
+}
+
+/* ---- batch norm -------------------------------------------------------------------------------------------------- */
+
+static void expect_norm(int64_t least, int64_t most, int64_t joined, const char *const *changes) {
+    gp_session *session = fixture_session(changes);
+    gp_norm_samples norm = gp_plan_norm_samples(session->plan);
+    assert_int_equal(norm.least, least);
+    assert_int_equal(norm.most, most);
+    assert_int_equal(norm.joined, joined);
+    gp_session_close(&session);
+}
+
+static void batch_norm_sees_shares_of_micro_batches(void **state) {
+    (void)state;
+    expect_norm(4, 4, 4, NULL);
+    expect_norm(16, 16, 16, FIXTURE_CHANGES("pipeline.micro_batches=1"));
+    expect_norm(3, 4, 3, FIXTURE_CHANGES("data.batch=15"));
+    const char *two = "pipeline.devices=[[cpu, cpu], cpu]", *four = "pipeline.devices=[[cpu, cpu, cpu, cpu], cpu]";
+    expect_norm(2, 2, 4, FIXTURE_CHANGES(two));
+    expect_norm(4, 4, 4, FIXTURE_CHANGES(two, "model.rules={batch_norm: {sync: true}}"));
+    expect_norm(1, 1, 4, FIXTURE_CHANGES(four));
+    expect_norm(2, 2, 4, FIXTURE_CHANGES(four, "model.rules={batch_norm: {sync: 2}}"));
+    expect_norm(0, 0, 0, FIXTURE_CHANGES("model.rules={batch_norm: {freeze: true}}"));
+    expect_norm(0, 0, 0, FIXTURE_CHANGES("train={steps: 0}"));
+}
+
+/* With many samples more micro-batches are proposed after all that keeps them, and never so many that batch norm sees
+ * fewer than 16 samples at a time. The sentence says how many. */
+static void more_micro_batches_are_the_last_resort_of_batch_norm(void **state) {
+    (void)state;
+    static const char *const always[] = {"pipeline.micro_batches=1", "pipeline.checkpoint=always",
+                                         "pipeline.balance=size"};
+    size_t arena[2];
+    int proposed = 0;
+    for (int i = 0; i < 2; i++) {
+        gp_session *session = fixture_session(
+            FIXTURE_CHANGES("data.batch=50", i ? "pipeline.micro_batches=3" : always[0], always[1], always[2]));
+        arena[i] = largest_arena(session);
+        gp_session_close(&session);
+    }
+    for (size_t limit = arena[1] / 2; limit < arena[0]; limit += 1 + arena[0] / 24) {
+        char devices[96], remedy[4][96];
+        gp_error err = {0};
+        gp_session *session = NULL;
+        snprintf(devices, sizeof devices, "pipeline.devices=[{cpu: {memory: %zu, count: 2}}]", limit);
+        const char *changes[10] = {devices, "data.batch=50", always[0], always[1], always[2]};
+        gp_status status = open_with(changes, &session, &err);
+        gp_session_close(&session);
+        if (status == GP_OK) continue;
+        const char *at = strstr(err.text, "pipeline.micro_batches: ");
+        assert_null(at);
+        at = strstr(err.text, "; it fits with micro_batches: ");
+        if (!at) continue;
+        proposed++;
+        assert_non_null(
+            strstr(err.text, "; with as many micro-batches nothing makes it fit; it fits with micro_batches: 2"));
+        assert_non_null(strstr(at, " (batch norm then sees 25 samples at a time, not 50)"));
+        int count = read_remedy(err.text, remedy);
+        for (int i = 0; i < count; i++) changes[5 + i] = remedy[i];
+        if (open_with(changes, &session, &err) != GP_OK) fail_msg("%s", err.text);
+        gp_session_close(&session);
+    }
+    assert_true(proposed > 0);
 }
 
 /* ---- data and steps ---------------------------------------------------------------------------------------------- */
@@ -642,6 +785,10 @@ int main(void) {
         cmocka_unit_test(a_refused_plan_has_the_devices_place),
         cmocka_unit_test(a_smaller_batch_is_proposed_if_only_that_helps),
         cmocka_unit_test(what_a_refusal_proposes_fits),
+        cmocka_unit_test(the_least_memory_fits_and_a_byte_less_does_not),
+        cmocka_unit_test(one_stage_needs_what_its_plan_needs),
+        cmocka_unit_test(batch_norm_sees_shares_of_micro_batches),
+        cmocka_unit_test(more_micro_batches_are_the_last_resort_of_batch_norm),
         cmocka_unit_test(the_first_of_steps_and_epochs_ends_the_run),
         cmocka_unit_test(a_run_has_so_many_steps_at_most),
         cmocka_unit_test(drop_last_must_leave_something),

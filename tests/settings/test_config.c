@@ -105,7 +105,7 @@ static void has_the_defaults_of_the_manual(void **state) {
     assert_true(c->train.eval_every.count == 1 && c->train.eval_every.epochs);
     assert_true(c->optimizer.clip_norm == 0 && !c->optimizer.no_decay);
     assert_null(c->train.init);
-    assert_true(c->train.save_every.time.count == 0 && c->train.save_every.minutes == 0);
+    assert_true(c->train.save_every.minutes == 10 && c->train.save_every.about);
     assert_int_equal(c->train.keep, 2);
     assert_int_equal(c->train.precision, GP_PRECISION_F32);
     gp_config_destroy(&c);
@@ -428,7 +428,7 @@ static bool trains_equal(const gp_train_config *a, const gp_train_config *b) {
     return times_equal(a->epochs, b->epochs) && a->steps == b->steps && a->seed == b->seed &&
            times_equal(a->eval_every, b->eval_every) && texts_equal(a->init, b->init) &&
            times_equal(a->save_every.time, b->save_every.time) && a->save_every.minutes == b->save_every.minutes &&
-           a->keep == b->keep && a->precision == b->precision;
+           a->save_every.about == b->save_every.about && a->keep == b->keep && a->precision == b->precision;
 }
 
 /* But for places and for where the file lies. */
@@ -505,6 +505,7 @@ static void repeats_what_it_resolved(void **state) {
         "train.save_every=1.0 minute", "train.init={file: a, skip: \"a 'b' \\\"\"}"};
     static const char *const cosine[] = {"optimizer={sgd: 1, lr_schedule: {cosine: 1e-5}, no_decay: norms_and_biases}",
                                          "train.save_every=1e-20 minutes"};
+    static const char *const never[] = {"train.save_every=never"};
     static const char *const multistep[] = {"optimizer={adamw: 3, lr_schedule: {multistep: [1, 2, 30]}, clip_norm: .1}",
                                             "train.save_every=5 epochs", "train.keep=1", "train.precision=tf32"};
     static const char *const gammas[] = {
@@ -516,6 +517,7 @@ static void repeats_what_it_resolved(void **state) {
     static const char *const network[] = {"pipeline.links={network: {latency: 1e-3 us, bandwidth: 5 B/s}}"};
     assert_repeats(SMALL, linked, 1);
     assert_repeats(SMALL, network, 1);
+    assert_repeats(SMALL, never, 1);
     assert_repeats(SMALL, NULL, 0);
     assert_repeats(full, NULL, 0);
     assert_repeats(adamw, NULL, 0);
@@ -607,6 +609,7 @@ static void writes_the_resolved_configuration(void **state) {
              "  epochs: 2\n"
              "  seed: 1\n"
              "  eval_every: 1 epoch\n"
+             "  save_every: about 10 minutes\n"
              "  keep: 2\n"
              "  precision: f32\n"
              "pipeline:\n"

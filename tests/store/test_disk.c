@@ -53,10 +53,10 @@ static void the_setting_that_helps_is_named(void **state) {
     assert_int_equal(gp_disk_check(&use, "run", fixed + 4 * 3000, 0, &err), GP_OK);
     expect_advice(use, fixed + 4 * 3000 - 1, ", or set train.keep to 2");
     expect_advice(use, fixed + 2 * 3000, ", or set train.keep to 1");
-    expect_advice(use, fixed + 2 * 3000 - 1, ", or leave out train.save_every (Ctrl-C still writes a snapshot)");
+    expect_advice(use, fixed + 2 * 3000 - 1, ", or set train.save_every to never (Ctrl-C still writes a snapshot)");
     expect_advice(use, fixed + 3000 - 1, "");
     use.snapshots = 2;
-    expect_advice(use, fixed + 3000, ", or leave out train.save_every (Ctrl-C still writes a snapshot)");
+    expect_advice(use, fixed + 3000, ", or set train.save_every to never (Ctrl-C still writes a snapshot)");
     use.snapshots = 1;
     use.saves_by_time = false;
     expect_advice(use, fixed + 3000 - 1, "");

@@ -91,6 +91,35 @@ static void a_used_folder_needs_force(void **state) {
     }
 }
 
+/* Only a run's own configuration says that the other files are a run's. */
+static void what_a_run_has_left_is_told_from_other_files(void **state) {
+    (void)state;
+    static const struct {
+        const char *config, *metrics;
+        bool ours;
+    } cases[] = {{NULL, NULL, true},
+                 {"# gpipe-train 0.1.0: x\n", NULL, true},
+                 {"# gpipe-train 0.1.0: x\n", "", true},
+                 {"# gpipe-train 0.1.0: x\n", "{\"eve", true},
+                 {"# gpipe-train 0.1.0: x\n", "{\"event\":\"start\"}\n", true},
+                 {"# gpipe-train 0.1.0: x\n", "{\"events\":1}\n", false},
+                 {"# gpipe", NULL, false},
+                 {"", NULL, false},
+                 {NULL, "{\"event\":\"start\"}\n", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        gp_error err = {0};
+        char name[64];
+        snprintf(name, sizeof name, "left%zu", i);
+        const char *folder = fixture_path(name);
+        assert_int_equal(gp_folder_make(folder, &err), GP_OK);
+        snprintf(name, sizeof name, "left%zu/config.yaml", i);
+        if (cases[i].config) fixture_write_text(name, cases[i].config);
+        snprintf(name, sizeof name, "left%zu/metrics.jsonl", i);
+        if (cases[i].metrics) fixture_write_text(name, cases[i].metrics);
+        assert_int_equal(gp_folder_check_remains(folder, &err), cases[i].ours ? GP_OK : GP_USAGE);
+    }
+}
+
 static void a_file_in_the_way_is_named(void **state) {
     (void)state;
     gp_error err = {0};
@@ -112,13 +141,45 @@ static void a_locked_folder_is_in_use(void **state) {
     gp_error err = {0};
     char wanted[700];
     const char *folder = fixture_path("locked");
-    assert_int_equal(gp_folder_lock(folder, &err), GP_OK); /* it is not there */
+    bool there = true;
+    assert_int_equal(gp_folder_lock(folder, &there, &err), GP_OK);
+    assert_false(there);
     assert_int_equal(gp_folder_make(folder, &err), GP_OK);
-    assert_int_equal(gp_folder_lock(folder, &err), GP_OK);
-    assert_int_equal(gp_folder_lock(folder, &err), GP_USAGE);
+    assert_int_equal(gp_folder_lock(folder, &there, &err), GP_OK);
+    assert_true(there);
+    assert_int_equal(gp_folder_lock(folder, &there, &err), GP_USAGE);
     snprintf(wanted, sizeof wanted,
              "%s is in use by another gpipe-train: wait until it ends, or choose another folder with -o", folder);
     assert_string_equal(err.text, wanted);
+}
+
+/* Also where another folder of that name is there meanwhile. */
+static void a_held_folder_is_found_where_it_is(void **state) {
+    (void)state;
+    gp_error err = {0};
+    gp_folder_held held;
+    bool moved = true;
+    char *folder = strdup(fixture_path("held")), *other = strdup(fixture_path("moved"));
+    assert_true(folder && other);
+    gp_folder_hold(folder, &held); /* it is not there */
+    assert_int_equal(gp_folder_find(&held, &moved, &err), GP_OK);
+    assert_false(moved);
+    assert_int_equal(gp_folder_make(folder, &err), GP_OK);
+    gp_folder_hold(folder, &held);
+    assert_int_equal(gp_folder_find(&held, &moved, &err), GP_OK);
+    assert_false(moved);
+    assert_int_equal(rename(folder, other), 0);
+    assert_int_equal(gp_folder_make(folder, &err), GP_OK);
+    assert_int_equal(gp_folder_find(&held, &moved, &err), GP_OK);
+    assert_true(moved && gp_file_is(held.path.text, other));
+    assert_int_equal(gp_folder_find(&held, &moved, &err), GP_OK);
+    assert_false(moved);
+    assert_int_equal(rmdir(other), 0);
+    assert_int_equal(gp_folder_find(&held, &moved, &err), GP_IO);
+    assert_non_null(strstr(err.text, "moved: the run folder was removed while the run went on"));
+    gp_folder_release(&held);
+    free(folder);
+    free(other);
 }
 
 int main(void) {
@@ -128,8 +189,10 @@ int main(void) {
         cmocka_unit_test(prepare_makes_folder_and_parents),
         cmocka_unit_test(what_is_made_is_synced),
         cmocka_unit_test(a_used_folder_needs_force),
+        cmocka_unit_test(what_a_run_has_left_is_told_from_other_files),
         cmocka_unit_test(a_file_in_the_way_is_named),
         cmocka_unit_test(a_locked_folder_is_in_use),
+        cmocka_unit_test(a_held_folder_is_found_where_it_is),
     };
     return cmocka_run_group_tests_name("folder", tests, fixture_make, fixture_remove);
 }

@@ -11,6 +11,10 @@
 #include "session/fixture.h"
 #include "train/trainer.h"
 
+#define NORM                                                                                                           \
+    "warning: batch norm sees 4 samples of a mini-batch of 16 at a time; below 16 its statistics are rough: take "     \
+    "fewer micro_batches, or group_norm in its place\n"
+
 static int streams[2];
 
 /* What is printed from here on goes into files. */
@@ -140,8 +144,7 @@ static void the_start_says_what_is_trained(void **state) {
              "stage\n"
              "run folder: runs/a\n"
              "8 layers, 1139 parameters; 2 stages [3, 5], schedule gpipe, 4 micro-batches, checkpoint except_last; at "
-             "most %s per stage\n"
-             "run folder: runs/b\n",
+             "most %s per stage\n" NORM "run folder: runs/b\n",
              bytes[0], bytes[1]);
     expect(wanted, "");
     more->plan->processors = 1;
@@ -153,8 +156,7 @@ static void the_start_says_what_is_trained(void **state) {
         "8 layers, 1139 parameters; 2 stages [3, 5], schedule gpipe, 4 micro-batches, checkpoint except_last; at "
         "most %s per stage\n"
         "warning: 2 threads compute on 1 processor, so they take turns; list fewer devices in pipeline.devices, or "
-        "give them fewer threads: at most 1 in all\n"
-        "run folder: runs/b\n",
+        "give them fewer threads: at most 1 in all\n" NORM "run folder: runs/b\n",
         bytes[1]);
     expect(wanted, "");
     one->plan->devices[0].threads = 2;
@@ -187,6 +189,8 @@ static void the_start_says_which_stages_have_replicas(void **state) {
     snprintf(wanted, sizeof wanted,
              "8 layers, 1139 parameters; 2 stages [3, 5], replicas [2, 1], schedule gpipe, 4 micro-batches, checkpoint "
              "except_last; at most %s per worker\n"
+             "warning: batch norm sees 2 samples of a mini-batch of 16 at a time; below 16 its statistics are rough: "
+             "model.rules: {batch_norm: {sync: true}} shows it 4\n"
              "run folder: runs/a\n",
              gp_bytes_text(bytes, largest));
     expect(wanted, "");

@@ -1,5 +1,6 @@
 /* Whole runs in the test's own process, on a small data set: what is written, what ends a run, and what is left. */
 #include "threads.h"
+#include "train/trainer_internal.h"
 #include "train/trainer.h"
 
 #include <errno.h>
@@ -113,7 +114,7 @@ static void a_run_writes_its_steps_and_evaluations(void **state) {
     static const int samples[] = {16, 16, 16, 2};
     const char *folder = run(NULL);
     assert_string_equal(events_of(folder), "start s1 s2 s3 s4 e4 s5 s6 s7 s8 e8 end:done 8");
-    assert_int_equal(fixture_count_entries(folder), 5); /* the best model too */
+    assert_int_equal(fixture_count_entries(folder), 6); /* the best model and snapshots too */
     json_t *lines = fixture_metrics(folder), *line;
     size_t i;
     json_array_foreach(lines, i, line) {
@@ -417,9 +418,9 @@ static void a_run_that_fails_leaves_no_old_model(void **state) {
     snprintf(init, sizeof init, "train.init=%s", in(folder, "model.safetensors"));
     gp_session *session = fixture_session(FIXTURE_CHANGES(init));
     assert_int_equal(train_session(session, folder, &hooks, NULL, &err), GP_INJECTED);
-    assert_int_equal(fixture_count_entries(folder), 4);
+    assert_int_equal(fixture_count_entries(folder), 5); /* with the folder of snapshots, which is empty */
     assert_int_equal(train_session(fixture_session(NULL), folder, &hooks, NULL, &err), GP_INJECTED);
-    assert_int_equal(fixture_count_entries(folder), 3);
+    assert_int_equal(fixture_count_entries(folder), 4);
 }
 
 typedef struct fault {
@@ -836,8 +837,19 @@ static void workers_take_no_signals(void **state) {
     assert_false(sigismember(&mask, SIGINT));
 }
 
+/* A hundred times as long as the last one held the run up, if that is more than the time. */
+static void snapshots_at_about_a_time_cost_little(void **state) {
+    (void)state;
+    const gp_every about = {.minutes = 10, .about = true}, minutes = {.minutes = 0.5};
+    assert_true(gp_save_interval(&about, 0) == 600);
+    assert_true(gp_save_interval(&about, 6) == 600);
+    assert_true(gp_save_interval(&about, 60) == 6000);
+    assert_true(gp_save_interval(&minutes, 60) == 30);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(snapshots_at_about_a_time_cost_little),
         cmocka_unit_test(a_run_writes_its_steps_and_evaluations),
         cmocka_unit_test(the_network_learns),
         cmocka_unit_test(the_accuracy_of_a_step_is_that_of_its_mini_batch),

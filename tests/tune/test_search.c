@@ -21,6 +21,7 @@ static gp_status search(size_t left, gp_search *out, gp_error *err) {
     const gp_search_request request = {.config = fixture_path("searched.yaml"),
                                        .overrides = overrides,
                                        .override_count = 1,
+                                       .frees_micro_batches = true,
                                        .profile = fixture_path("times.json"),
                                        .processors = 64,
                                        .machine = &machine};
