@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 
-PACKAGES = {"torch": "2.9.1", "numpy": "2.3.5", "torchgpipe": "0.0.7"}
+PACKAGES = {"torch": "2.15.0", "numpy": "2.4.6", "torchgpipe": "0.0.7"}
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 SECONDS_TO_CONNECT = 5
 
@@ -28,7 +28,7 @@ def versions_in(folder):
 
 
 def fits(folder):
-    """Whether `folder` has the listed versions. A local label, as in 2.9.1+cpu, does not count."""
+    """Whether `folder` has the listed versions. A local label, as in 2.15.0+cpu, does not count."""
     found = {name: version.split("+")[0] for name, version in versions_in(folder).items()}
     return python_of(folder).exists() and found == PACKAGES
 

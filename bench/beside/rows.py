@@ -38,6 +38,7 @@ ROWS = {
     "eager_1": Row("PyTorch eager, 1 thread", child=("eager", "1")),
     "eager_2": Row("PyTorch eager, 2 threads", child=("eager", "2")),
     "tuned_2": Row("PyTorch tuned, 2 threads", child=("fused", "2"), environment=tuple(KEEP_MEMORY.items())),
+    "bf16_2": Row("PyTorch bf16, 2 threads", child=("bf16", "2")),
     "compile_2": Row("torch.compile, 2 threads", child=("compile", "2")),
     "torchgpipe_never": Row("torchgpipe, 2 stages, never", child=("torchgpipe", "never")),
     "torchgpipe_except_last": Row("torchgpipe, 2 stages, except_last", child=("torchgpipe", "except_last")),

@@ -9,6 +9,7 @@ RATIOS = [
     ("ours 1 stage x 1 thread / eager, 1 thread", "ours_1x1", "eager_1"),
     ("ours 1 x 2 / eager, 2", "ours_1x2", "eager_2"),
     ("ours 1 x 2 / tuned, 2", "ours_1x2", "tuned_2"),
+    ("ours 1 x 2 / bf16, 2", "ours_1x2", "bf16_2"),
     ("ours 1 x 2 / torch.compile, 2", "ours_1x2", "compile_2"),
     ("ours 2 x 1 never / torchgpipe never", "ours_never", "torchgpipe_never"),
     ("ours 2 x 1 except_last / torchgpipe except_last", "ours_except_last", "torchgpipe_except_last"),

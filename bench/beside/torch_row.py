@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One of PyTorch's rows of bench/peers.py, in a process of its own. Trains until it is killed; appends a line to FILE after each step.
 
-Usage: torch_row.py FILE NETWORK eager|fused|compile|torchgpipe|ddp|pipelining|parameters [THREADS|MODE|SCHEDULE [RANK PORT]]
+Usage: torch_row.py FILE NETWORK eager|fused|bf16|compile|torchgpipe|ddp|pipelining|parameters [THREADS|MODE|SCHEDULE [RANK PORT]]
 
 NETWORK may be tiny. parameters prints the numbers of parameters of all networks, as JSON.
 """
@@ -38,14 +38,16 @@ def repeat(path, step):
             print(json.dumps({"event": "step", "seconds": time.perf_counter() - start}), file=file, flush=True)
 
 
-def train(path, network, model, fused=False):
+def train(path, network, model, fused=False, half=False):
     x, y, loss_of = random_data(network)
     model = model.to(memory_format=torch.channels_last)
     optimizer = sgd(model.parameters(), fused)
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        loss_of(model(x), y).backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            loss = loss_of(model(x), y)
+        loss.backward()
         optimizer.step()
 
     repeat(path, step)
@@ -111,7 +113,7 @@ def main():
     else:
         torch.set_num_threads(int(rest[0]))
         model = Part(modules(name))
-        train(path, network, torch.compile(model) if kind == "compile" else model, fused=kind == "fused")
+        train(path, network, torch.compile(model) if kind == "compile" else model, fused=kind == "fused", half=kind == "bf16")
 
 
 if __name__ == "__main__":

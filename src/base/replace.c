@@ -218,6 +218,16 @@ gp_status gp_file_add(gp_replacing *file, const void *data, size_t bytes, gp_err
     return GP_OK;
 }
 
+gp_status gp_file_patch(gp_replacing *file, size_t at, const void *data, size_t bytes, gp_error *err) {
+    char text[GP_WRITE_ERROR_TEXT];
+    off_t end = lseek(file->fd, 0, SEEK_CUR);
+    bool moved = end >= 0 && lseek(file->fd, (off_t)at, SEEK_SET) >= 0;
+    gp_status status = moved ? gp_file_add(file, data, bytes, err) : GP_OK;
+    if (status == GP_OK && (!moved || lseek(file->fd, end, SEEK_SET) < 0))
+        status = gp_fail(err, GP_IO, "%s: cannot be written again: %s", file->temporary, gp_write_error(text, errno));
+    return status;
+}
+
 gp_status gp_file_end(gp_replacing **it, gp_status status, gp_error *err) {
     gp_replacing *file = *it;
     char text[GP_WRITE_ERROR_TEXT];

@@ -22,6 +22,8 @@ GP_MUST_USE gp_status gp_file_replace(const char *path, const char *text, gp_err
 typedef struct gp_replacing gp_replacing;
 GP_MUST_USE gp_status gp_file_begin(const char *path, gp_replacing **out, gp_error *err);
 GP_MUST_USE gp_status gp_file_add(gp_replacing *file, const void *data, size_t bytes, gp_error *err);
+/* Writes over bytes that were added before, from byte `at` of the file on. */
+GP_MUST_USE gp_status gp_file_patch(gp_replacing *file, size_t at, const void *data, size_t bytes, gp_error *err);
 GP_MUST_USE gp_status gp_file_end(gp_replacing **file, gp_status status, gp_error *err);
 
 /* A mistyped name must not cost a model or a data set: GP_IO if a file is there that does not begin with `head`, or

@@ -35,3 +35,9 @@ void gp_ticker_end(gp_ticker *ticker) {
     fflush(ticker->out);
     ticker->open_line = false;
 }
+
+/* Without the stream's lock, which a thread that hangs may hold. */
+void gp_ticker_clear_line(void) {
+    static const char clear[] = "\r\033[K";
+    if (isatty(STDOUT_FILENO) == 1 && write(STDOUT_FILENO, clear, sizeof clear - 1) < 0) return;
+}

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/ticker.h"
 #include "process/processes.h"
 
 /* Where the caller closed a standard stream, the next file opened would take its place, and progress would go into the
@@ -109,6 +110,10 @@ gp_status gp_process_refuse_together(uint64_t task, gp_status status, bool *says
 int gp_process_end(const char *program, gp_status status, gp_error *err) {
     if (status == GP_OK && (fflush(stdout) != 0 || ferror(stdout)))
         status = gp_fail(err, GP_IO, "standard output cannot be written");
-    if (status != GP_OK && err->text[0]) fprintf(stderr, "%s: %s\n", program, err->text);
+    if (status != GP_OK && err->text[0]) {
+        fflush(stdout);
+        gp_ticker_clear_line();
+        fprintf(stderr, "%s: %s\n", program, err->text);
+    }
     return gp_status_exit(status);
 }

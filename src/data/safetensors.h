@@ -70,16 +70,11 @@ GP_MUST_USE gp_status gp_safetensors_write(const char *path, const gp_safetensor
                                            const char *const *metadata, gp_error *err);
 
 /* Where the data of items come from, if not all of them are in memory: the elements of item `index`, borrowed until the
- * next call. Called in the order of the items; twice over all items for a file with a checksum. */
+ * next call. Called once for each, in the order of the items. */
 typedef struct gp_safetensors_source {
     gp_status (*get)(void *context, size_t index, const void **data, gp_error *err);
     void *context;
 } gp_safetensors_source;
-/* The same, with data from `source`; the items' own are not looked at. */
-GP_MUST_USE gp_status gp_safetensors_write_from(const char *path, const gp_safetensors_item *items, size_t count,
-                                                const char *const *metadata, const gp_safetensors_source *source,
-                                                gp_error *err);
-
 /* Whether a file of these items can be: the same failures, and nothing is written. *bytes: its size. */
 GP_MUST_USE gp_status gp_safetensors_check(const char *path, const gp_safetensors_item *items, size_t count,
                                            const char *const *metadata, uint64_t *bytes, gp_error *err);
@@ -93,7 +88,7 @@ GP_MUST_USE gp_status gp_safetensors_add(gp_safetensors_writer *writer, const vo
 GP_MUST_USE gp_status gp_safetensors_end(gp_safetensors_writer **writer, gp_status status, gp_error *err);
 
 /* The same with the entry "xxh3-128" first in the metadata: the checksum of every byte of the file, its own
- * GP_CHECKSUM_DIGITS digits taken as zeros. `metadata` is not NULL. */
+ * GP_CHECKSUM_DIGITS digits taken as zeros. With data from `source`, the items' own are not looked at. */
 GP_MUST_USE gp_status gp_safetensors_write_summed(const char *path, const gp_safetensors_item *items, size_t count,
                                                   const char *const *metadata, gp_error *err);
 GP_MUST_USE gp_status gp_safetensors_write_summed_from(const char *path, const gp_safetensors_item *items, size_t count,
@@ -102,6 +97,9 @@ GP_MUST_USE gp_status gp_safetensors_write_summed_from(const char *path, const g
 /* Reads the whole file and compares. GP_DATA where a byte differs, or the file is none that was written so; GP_IO
  * where the system does not read. */
 GP_MUST_USE gp_status gp_safetensors_check_sum(gp_safetensors *file, gp_error *err);
+/* The same where there is a checksum; GP_OK where there is none, as in files of other programs. The index of a folder
+ * may have none either: then each of its files is taken by itself. */
+GP_MUST_USE gp_status gp_safetensors_check_any_sum(gp_safetensors *file, gp_error *err);
 /* An entry of the metadata, borrowed from the file; NULL where there is none. */
 const char *gp_safetensors_metadata(const gp_safetensors *file, const char *key);
 

@@ -5,6 +5,7 @@
 #define GP_DATA_SAFETENSORS_INTERNAL_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "data/file.h"
 #include "data/safetensors.h"
@@ -32,9 +33,9 @@ GP_MUST_USE gp_status gp_safetensors_open_folder(const char *path, gp_safetensor
 int gp_safetensors_is_folder(const char *path);
 /* GP_DATA for a folder without an index. */
 GP_MUST_USE gp_status gp_safetensors_check_kind(const char *path, gp_error *err);
-/* The checksum of a file; of a folder each file's, and the one that the index has of it. */
-GP_MUST_USE gp_status gp_safetensors_check_file(gp_safetensors *file, gp_error *err);
-GP_MUST_USE gp_status gp_safetensors_check_folder(gp_safetensors *folder, gp_error *err);
+/* The checksum of a file; of a folder each file's, and the one that the index has of it. `must`: it has one. */
+GP_MUST_USE gp_status gp_safetensors_check_file(gp_safetensors *file, bool must, gp_error *err);
+GP_MUST_USE gp_status gp_safetensors_check_folder(gp_safetensors *folder, bool must, gp_error *err);
 /* Sorts by_name. GP_DATA: two tensors have one name. */
 GP_MUST_USE gp_status gp_safetensors_sort_names(gp_safetensors *file, gp_error *err);
 

@@ -20,5 +20,9 @@ gp_status gp_safetensors_open(const char *path, gp_safetensors **out, gp_error *
 }
 
 gp_status gp_safetensors_check_sum(gp_safetensors *file, gp_error *err) {
-    return file->parts ? gp_safetensors_check_folder(file, err) : gp_safetensors_check_file(file, err);
+    return file->parts ? gp_safetensors_check_folder(file, true, err) : gp_safetensors_check_file(file, true, err);
+}
+
+gp_status gp_safetensors_check_any_sum(gp_safetensors *file, gp_error *err) {
+    return file->parts ? gp_safetensors_check_folder(file, false, err) : gp_safetensors_check_file(file, false, err);
 }

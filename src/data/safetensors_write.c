@@ -12,7 +12,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "safetensors holds little-endian numbers, written as they are");
 
-enum { HEADER_UNIT = 8 };
+enum { HEADER_UNIT = 8, FIELD = sizeof(uint64_t) + sizeof GP_SAFETENSORS_SUMMED - 1 /* of the checksum */ };
 
 /* False: an impossible shape. */
 static bool item_bytes(const gp_safetensors_item *item, size_t *out) {
@@ -57,7 +57,7 @@ static gp_status add_metadata(const char *path, json_t *header, const char *cons
     json_t *pairs = json_object();
     if (json_object_set_new(header, "__metadata__", pairs) != 0) return no_memory(path, err);
     if (summed && json_object_set_new(pairs, GP_SAFETENSORS_SUM, json_string(zeros)) != 0) return no_memory(path, err);
-    for (size_t i = 0; metadata[i]; i += 2) {
+    for (size_t i = 0; metadata && metadata[i]; i += 2) {
         if (json_object_set_new(pairs, metadata[i], json_string(metadata[i + 1])) == 0) continue;
         if (is_utf8(metadata[i]) && is_utf8(metadata[i + 1])) return no_memory(path, err);
         return gp_fail(err, GP_IO, "%s: the metadata is not UTF-8 throughout, so it cannot be written as JSON", path);
@@ -119,28 +119,10 @@ static gp_status build_head(const char *path, const gp_safetensors_item *items, 
                             const char *const *metadata, bool summed, head *out, gp_error *err) {
     json_t *header = json_object();
     if (!header) return no_memory(path, err);
-    gp_status status = metadata ? add_metadata(path, header, metadata, summed, err) : GP_OK;
+    gp_status status = metadata || summed ? add_metadata(path, header, metadata, summed, err) : GP_OK;
     if (status == GP_OK) status = add_items(path, header, items, count, &out->data_bytes, err);
     if (status == GP_OK) status = make_head(path, header, out, err);
     json_decref(header);
-    return status;
-}
-
-/* Fills the head's field of zeros with the sum over the whole file, the field being zeros. */
-static gp_status add_checksum(const head *of, const gp_safetensors_item *items, size_t count,
-                              const gp_safetensors_source *source, gp_error *err) {
-    gp_checksum *sum = NULL;
-    const void *data = NULL;
-    size_t bytes = 0;
-    GP_RETURN_IF_FAILED(gp_checksum_create(&sum, err));
-    gp_checksum_add(sum, of->text, of->bytes);
-    gp_status status = GP_OK;
-    for (size_t i = 0; i < count && status == GP_OK; i++) {
-        status = source->get(source->context, i, &data, err);
-        if (status == GP_OK && item_bytes(&items[i], &bytes)) gp_checksum_add(sum, data, bytes);
-    }
-    if (status == GP_OK) gp_checksum_digits(sum, of->text + sizeof(uint64_t) + sizeof GP_SAFETENSORS_SUMMED - 1);
-    gp_checksum_destroy(&sum);
     return status;
 }
 
@@ -156,25 +138,31 @@ gp_status gp_safetensors_check(const char *path, const gp_safetensors_item *item
 struct gp_safetensors_writer {
     gp_replacing *file;
     char *path;
-    size_t missing; /* bytes of the data that are still to come */
+    size_t missing;   /* bytes of the data that are still to come */
+    gp_checksum *sum; /* of what was added; NULL: the file has none */
 };
 
 static void free_writer(gp_safetensors_writer *writer) {
+    gp_checksum_destroy(&writer->sum);
     free(writer->path);
     free(writer);
 }
 
-/* `summed`: where the data come from, for the checksum; NULL: the file has none. */
+static gp_status add(gp_safetensors_writer *writer, const void *data, size_t bytes, gp_error *err) {
+    if (writer->sum) gp_checksum_add(writer->sum, data, bytes);
+    return gp_file_add(writer->file, data, bytes, err);
+}
+
 static gp_status begin(const char *path, const gp_safetensors_item *items, size_t count, const char *const *metadata,
-                       const gp_safetensors_source *summed, gp_safetensors_writer **out, gp_error *err) {
+                       bool summed, gp_safetensors_writer **out, gp_error *err) {
     head its = {0};
     gp_safetensors_writer *writer = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&writer, 1, err));
     gp_status status = gp_copy_text(&writer->path, path, err);
-    if (status == GP_OK) status = build_head(path, items, count, metadata, summed != NULL, &its, err);
-    if (status == GP_OK && summed) status = add_checksum(&its, items, count, summed, err);
+    if (status == GP_OK) status = build_head(path, items, count, metadata, summed, &its, err);
+    if (status == GP_OK && summed) status = gp_checksum_create(&writer->sum, err);
     if (status == GP_OK) status = gp_file_begin(path, &writer->file, err);
-    if (status == GP_OK) status = gp_file_add(writer->file, its.text, its.bytes, err);
+    if (status == GP_OK) status = add(writer, its.text, its.bytes, err);
     free(its.text);
     if (status != GP_OK && writer->file) status = gp_file_end(&writer->file, status, err);
     writer->missing = its.data_bytes;
@@ -187,19 +175,27 @@ static gp_status begin(const char *path, const gp_safetensors_item *items, size_
 
 gp_status gp_safetensors_begin(const char *path, const gp_safetensors_item *items, size_t count,
                                const char *const *metadata, gp_safetensors_writer **out, gp_error *err) {
-    return begin(path, items, count, metadata, NULL, out, err);
+    return begin(path, items, count, metadata, false, out, err);
 }
 
 gp_status gp_safetensors_add(gp_safetensors_writer *writer, const void *data, size_t bytes, gp_error *err) {
     if (bytes > writer->missing) return gp_fail(err, GP_INTERNAL, "%s: more bytes than its tensors have", writer->path);
     writer->missing -= bytes;
-    return gp_file_add(writer->file, data, bytes, err);
+    return add(writer, data, bytes, err);
+}
+
+/* In place of the zeros with which it was computed. */
+static gp_status write_sum(gp_safetensors_writer *writer, gp_error *err) {
+    char digits[GP_CHECKSUM_DIGITS];
+    gp_checksum_digits(writer->sum, digits);
+    return gp_file_patch(writer->file, FIELD, digits, sizeof digits, err);
 }
 
 gp_status gp_safetensors_end(gp_safetensors_writer **writer, gp_status status, gp_error *err) {
     gp_safetensors_writer *it = *writer;
     if (status == GP_OK && it->missing)
         status = gp_fail(err, GP_INTERNAL, "%s: %zu bytes of its tensors are missing", it->path, it->missing);
+    if (status == GP_OK && it->sum) status = write_sum(it, err);
     status = gp_file_end(&it->file, status, err);
     free_writer(it);
     *writer = NULL;
@@ -212,7 +208,7 @@ static gp_status write_file(const char *path, const gp_safetensors_item *items, 
     gp_safetensors_writer *writer = NULL;
     const void *data = NULL;
     size_t bytes = 0;
-    gp_status status = begin(path, items, count, metadata, summed ? source : NULL, &writer, err);
+    gp_status status = begin(path, items, count, metadata, summed, &writer, err);
     if (status != GP_OK) return status;
     for (size_t i = 0; i < count && status == GP_OK; i++) {
         status = source->get(source->context, i, &data, err);
@@ -238,11 +234,6 @@ gp_status gp_safetensors_write_summed(const char *path, const gp_safetensors_ite
                                       const char *const *metadata, gp_error *err) {
     const gp_safetensors_source own = {get_own, &items};
     return write_file(path, items, count, metadata, true, &own, err);
-}
-
-gp_status gp_safetensors_write_from(const char *path, const gp_safetensors_item *items, size_t count,
-                                    const char *const *metadata, const gp_safetensors_source *source, gp_error *err) {
-    return write_file(path, items, count, metadata, false, source, err);
 }
 
 gp_status gp_safetensors_write_summed_from(const char *path, const gp_safetensors_item *items, size_t count,

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/number.h"
+#include "base/ticker.h"
 #include "process/guard_internal.h"
 
 enum {
@@ -171,7 +172,10 @@ static void end_if_stuck(gp_guard *guard, double now) {
     bool stuck = cause.status != GP_OK && now - guard->failed > (speaks ? 1 : 2) * guard->grace;
     pthread_mutex_unlock(&guard->lock);
     if (!stuck) return;
-    if (speaks && cause.text[0]) fprintf(stderr, "gpipe-train: %s\n", cause.text);
+    if (speaks && cause.text[0]) {
+        gp_ticker_clear_line();
+        fprintf(stderr, "gpipe-train: %s\n", cause.text);
+    }
     fflush(stderr);
     for (int p = 0; p < guard->count; p++) gp_guard_tell(&guard->peers[p], GP_GUARD_BYE, GP_OK, guard->rank, NULL, 0);
     _exit(gp_status_exit(cause.status));

@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "base/sync.h"
+#include "base/ticker.h"
 
 enum { TICK = 100000000 /* nanoseconds */, LATER = 3 /* seconds, for each rank: up to 2 */ };
 
@@ -42,11 +43,13 @@ static bool wait_tick(gp_start_limit *its) {
 }
 
 static void give_up(const gp_start_limit *its) {
-    if (its->rank <= 1)
+    if (its->rank <= 1) {
+        gp_ticker_clear_line();
         fprintf(stderr,
                 "gpipe-train: process %d: the processes have not met within %.0f s; one of them hangs, was stopped, or "
                 "was started to do something else\n",
                 its->rank, its->seconds);
+    }
     fflush(stderr);
     _exit(gp_status_exit(GP_LOST));
 }

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "profile/bench.h"
 #include "profile/median.h"
+#include "profile/rounds.h"
 
 static gp_status launch(gp_bench *bench, const gp_bench_op *ops, gp_error *err) {
     const gp_device_kind *kind = bench->spec.kind;
@@ -75,24 +76,46 @@ static double time_of(const gp_bench *bench, size_t round, size_t op) {
     return bench->seconds[round * bench->op_count + op];
 }
 
-/* The times of all ops like this one; how many. */
-static size_t list_times(const gp_bench *bench, size_t first, size_t op, double *values) {
+static double round_seconds(const gp_bench *bench, size_t round) {
+    double seconds = 0;
+    for (size_t o = 0; o < bench->op_count; o++) seconds += time_of(bench, round, o);
+    return seconds;
+}
+
+/* Phases in which other programs disturbed the rounds do not count, if as many rounds in a row as a measurement needs
+ * were quiet: they took nearly as little time as the shortest. Marks the rounds of the longest quiet phase, else all.
+ */
+static void mark_quiet_phase(const gp_bench *bench, size_t first, bool *counts) {
+    static const double nearly = 1.1;
+    double least = HUGE_VAL;
+    size_t longest = 0, end = 0, length = 0;
+    for (size_t r = first; r < bench->rounds; r++) least = fmin(least, round_seconds(bench, r));
+    for (size_t r = first; r < bench->rounds; r++) {
+        length = round_seconds(bench, r) <= nearly * least ? length + 1 : 0;
+        if (length > longest) longest = length, end = r + 1;
+    }
+    bool quiet = longest >= GP_MEASURE_FEW_ROUNDS;
+    for (size_t r = 0; r < bench->rounds; r++) counts[r] = quiet ? r < end && r + longest >= end : r >= first;
+}
+
+/* The times of all ops like this one in rounds that count; how many. */
+static size_t list_times(const gp_bench *bench, const bool *counts, size_t op, double *values) {
     size_t count = 0;
     for (size_t o = op; o < bench->op_count; o++)
-        for (size_t r = first; r < bench->rounds && bench->ops[o].like == op; r++)
-            values[count++] = time_of(bench, r, o);
+        for (size_t r = 0; r < bench->rounds && bench->ops[o].like == op; r++)
+            if (counts[r]) values[count++] = time_of(bench, r, o);
     return count;
 }
 
 /* The standard error of a median is 1.25 σ/√n, and the quartiles of a normal distribution are 1.35 σ apart: half of a
  * 95 % interval is 1.82 times their distance, by √n. */
-static void find_medians(const gp_bench *bench, double *values, double *widths, gp_bench_medians *out) {
-    size_t first = bench->rounds > 1; /* that counts */
+static void find_medians(const gp_bench *bench, const bool *counts, double *values, double *widths,
+                         gp_bench_medians *out) {
     double sum = 0, width = 0;
     for (size_t o = 0; o < bench->op_count; o++) {
         size_t like = bench->ops[o].like;
         if (like == o) {
-            size_t count = list_times(bench, first, o, values);
+            size_t count = list_times(bench, counts, o, values);
             gp_median its = gp_median_of(values, count);
             out->op[o] = its.median;
             widths[o] = 1.82 * its.spread / sqrt((double)count);
@@ -101,25 +124,28 @@ static void find_medians(const gp_bench *bench, double *values, double *widths, 
         sum += out->op[like];
         width += widths[like];
     }
-    for (size_t r = first; r < bench->rounds; r++) {
-        values[r - first] = 0;
-        for (size_t o = 0; o < bench->op_count; o++) values[r - first] += time_of(bench, r, o);
-    }
+    size_t counted = 0;
+    for (size_t r = 0; r < bench->rounds; r++)
+        if (counts[r]) values[counted++] = round_seconds(bench, r);
     out->width = sum > 0 ? width / sum : 0;
-    out->slowdown = sum > 0 ? gp_median_of(values, bench->rounds - first).median / sum : 1;
+    out->slowdown = sum > 0 ? gp_median_of(values, counted).median / sum : 1;
 }
 
 gp_status gp_bench_find_medians(const gp_bench *bench, gp_bench_medians *out, gp_error *err) {
     double *values = NULL, *widths = NULL;
+    bool *counts = NULL;
     gp_bench_medians medians = {0};
     gp_status status = GP_NEW(&values, bench->rounds * (bench->op_count + 1), err);
     if (status == GP_OK) status = GP_NEW(&widths, bench->op_count, err);
+    if (status == GP_OK) status = GP_NEW(&counts, bench->rounds, err);
     if (status == GP_OK) status = GP_NEW(&medians.op, bench->op_count, err);
     if (status == GP_OK) {
-        find_medians(bench, values, widths, &medians);
+        mark_quiet_phase(bench, bench->rounds > 1, counts);
+        find_medians(bench, counts, values, widths, &medians);
         *out = medians;
     }
     free(values);
     free(widths);
+    free(counts);
     return status;
 }

@@ -80,9 +80,12 @@ typedef struct gp_profile_identity {
 
 typedef struct gp_profile {
     gp_profile_identity identity;
-    char *path;         /* of the file it came from; NULL: measured now */
-    int64_t taken;      /* when it was measured, in seconds since 1970; 0: not known */
-    int64_t scaled;     /* samples of the micro-batches that it was measured with; 0: its times are not scaled */
+    char *path;     /* of the file it came from; NULL: measured now */
+    int64_t taken;  /* when it was measured, in seconds since 1970; 0: not known */
+    int64_t scaled; /* samples of the micro-batches that it was measured with; 0: its times are not scaled */
+    bool named;     /* its user named it: it is used as it is */
+    double
+        set_aside; /* slowdown of the kept profile in whose place costs are counted, since it was disturbed; 0: none */
     bool other_company; /* it was measured with another number of devices at work than it is used for */
     int layer_count;    /* 0: it has rates only, and times are counted */
     char **names;       /* [layer]; NULL where nobody said */

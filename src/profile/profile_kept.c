@@ -5,12 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/memory.h"
 #include "base/philox.h"
 #include "profile/cache.h"
 #include "profile/profile_file.h"
+#include "profile/profile_words.h"
 #include "profile/scale.h"
 
 /* The name of a file begins with the number of its model: files of other models need not be read. */
@@ -55,6 +57,11 @@ gp_status gp_profile_keep(const gp_profile *profile, const char *path, gp_error 
     gp_status status = gp_cache_write(path, text, err);
     free(text);
     return status;
+}
+
+bool gp_profile_is_spoilt(const gp_profile *profile, int64_t now) {
+    int64_t age = now - profile->taken;
+    return gp_profile_is_disturbed(profile) && (age < 0 || age >= GP_MAY_STILL_RUN);
 }
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
@@ -124,7 +131,7 @@ static gp_status look_around(search *s, const char *path, gp_error *err) {
         if (!is_of_model(entry->d_name, path)) continue;
         status = gp_format_text(&file, err, "%s/%s", folder, entry->d_name);
         if (status == GP_OK) status = read_akin(s, file, &found, err);
-        if (found && is_better(s, found)) {
+        if (found && !gp_profile_is_spoilt(found, (int64_t)time(NULL)) && is_better(s, found)) {
             gp_profile_destroy(&s->best);
             s->best = found;
             found = NULL;

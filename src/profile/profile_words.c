@@ -48,11 +48,18 @@ static gp_status counted_source(const gp_profile *profile, char **out, gp_error 
         brief = brief || profile->devices[d].rates.brief;
         if (taken > 0 && (oldest == 0 || taken < oldest)) oldest = taken;
     }
-    if (oldest == 0)
-        return gp_copy_text(out, "counted, with assumed rates; no profile fits; gpipe-balance measures one", err);
-    return gp_format_text(out, err, "counted, with this machine's %srates of %s%s; no profile fits%s",
+    char lack[160] = "no profile fits";
+    if (profile && profile->set_aside > 0)
+        snprintf(lack, sizeof lack,
+                 "the kept profile is not used: other programs disturbed it when it was measured "
+                 "(slowdown %.2f)",
+                 profile->set_aside);
+    const char *advice =
+        oldest == 0 || brief || (profile && profile->set_aside > 0) ? "; gpipe-balance measures one" : "";
+    if (oldest == 0) return gp_format_text(out, err, "counted, with assumed rates; %s%s", lack, advice);
+    return gp_format_text(out, err, "counted, with this machine's %srates of %s%s; %s%s",
                           brief ? "briefly measured " : "measured ", gp_when_date(date, oldest),
-                          all ? "" : ", and assumed ones of some devices", brief ? "; gpipe-balance measures one" : "");
+                          all ? "" : ", and assumed ones of some devices", lack, advice);
 }
 
 gp_status gp_profile_source(const gp_profile *profile, char **out, gp_error *err) {
@@ -73,6 +80,7 @@ const char *gp_profile_taking(char buffer[GP_TAKING_TEXT], const gp_profile *pro
     buffer[0] = '\0';
     if (gp_profile_is_counted(profile)) return buffer;
     if (profile->taken > 0) snprintf(taken, sizeof taken, "taken %s, ", gp_when_age(age, profile->taken, now));
-    snprintf(buffer, GP_TAKING_TEXT, "%sslowdown %.2f", taken, gp_profile_slowdown(profile));
+    snprintf(buffer, GP_TAKING_TEXT, "%sslowdown %.2f%s", taken, gp_profile_slowdown(profile),
+             gp_profile_is_disturbed(profile) && !profile->named ? ": disturbed by other programs" : "");
     return buffer;
 }

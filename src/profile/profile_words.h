@@ -29,7 +29,7 @@ int gp_profile_digits(const gp_profile *profile);
  * NULL. Owned by the caller. */
 GP_MUST_USE gp_status gp_profile_source(const gp_profile *profile, char **out, gp_error *err);
 /* "taken 3 days ago, slowdown 1.31" into the buffer, which is returned; "" for times that are counted. */
-enum { GP_TAKING_TEXT = 80 };
+enum { GP_TAKING_TEXT = 112 };
 const char *gp_profile_taking(char buffer[GP_TAKING_TEXT], const gp_profile *profile, int64_t now);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/memory.h"
 #include "config/tree.h"
@@ -140,7 +141,7 @@ static gp_status find_own(const gp_device_spec *spec, int threads, bool brief, g
     gp_profile *profile = NULL;
     GP_RETURN_IF_FAILED(network_init(&of, spec, threads, brief, err));
     gp_status status = gp_profile_find_kept(of.path, &of.identity, of.graph, &of.spec, 1, &profile, err);
-    *found = status == GP_OK && profile;
+    *found = status == GP_OK && profile && !gp_profile_is_spoilt(profile, (int64_t)time(NULL));
     if (*found) status = fit(&of, profile, out, err);
     gp_profile_destroy(&profile);
     network_fini(&of);

@@ -232,8 +232,13 @@ static void write_stages(const report *r) {
 static void write_other(const report *r, const char *what, const cut *other) {
     fprintf(r->out, "             %s ", what);
     gp_balance_write_layers(r->out, other->layers, r->stages);
-    fprintf(r->out, ": %s, %.2f times as long\n", gp_report_seconds(other->expected.seconds).text,
-            r->found.expected.seconds > 0 ? other->expected.seconds / r->found.expected.seconds : 1);
+    double spread = gp_profile_spread(r->session->profile);
+    double factor = r->found.expected.seconds > 0 ? other->expected.seconds / r->found.expected.seconds : 1;
+    fprintf(r->out, ": %s", gp_report_seconds_within(other->expected.seconds, spread).text);
+    if (spread > 0 && factor < 1 + spread && factor > 1 - spread)
+        fprintf(r->out, ", equal: times are known to ±%.0f%%\n", 100 * spread);
+    else
+        fprintf(r->out, ", %.*f times as long\n", spread >= 0.1 ? 1 : 2, factor);
     if (!other->fits) fprintf(r->out, "             it does not fit: %s\n", other->missing.text);
 }
 
@@ -285,7 +290,14 @@ static void write_expected(const report *r) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     fprintf(r->out, "\npredicted    a step of %s: %s, bubble %.0f%%\n",
             gp_report_count(session->config->data.batch, "sample").text,
-            gp_report_seconds(r->found.expected.seconds).text, 100 * r->found.expected.bubble);
+            gp_report_seconds_within(r->found.expected.seconds, gp_profile_spread(session->profile)).text,
+            100 * r->found.expected.bubble);
+    if (gp_profile_is_disturbed(session->profile))
+        fprintf(r->out,
+                "warning      other programs disturbed the timing of layers (slowdown %.2f), so another balance may be "
+                "better;\n"
+                "             run gpipe-balance --again when they have ended\n",
+                gp_profile_slowdown(session->profile));
     if (r->stages > 1) write_other(r, "the even cut", &r->even);
     if (r->configured.layers) write_other(r, "the configured", &r->configured);
     if (!r->configured.layers && pipeline->layers_count > 0) {

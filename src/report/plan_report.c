@@ -133,13 +133,15 @@ static void write_stages(const gp_report *report) {
 }
 
 static void write_expected(const gp_report *report) {
+    int digits = gp_profile_digits(report->profile);
     const gp_mini_plan *mini = &report->plan->minis[report->mini];
     const gp_expectation *expected = &report->expected;
     fprintf(report->out, "\npredicted    %s of %s: %s", mini->training ? "a step" : "an evaluation",
-            gp_report_count(mini->samples, "sample").text, gp_report_seconds(expected->seconds).text);
+            gp_report_count(mini->samples, "sample").text, gp_report_predicted(expected->seconds, digits).text);
     if (expected->seconds > 0)
-        fprintf(report->out, " (%s samples/s)",
-                gp_report_number((int64_t)((double)mini->samples / expected->seconds)).text);
+        fprintf(
+            report->out, " (%s samples/s)",
+            gp_report_number((int64_t)gp_report_keep_digits((double)mini->samples / expected->seconds, digits)).text);
     fprintf(report->out, ", bubble %.0f%%\n             ", 100 * expected->bubble);
 }
 

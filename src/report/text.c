@@ -79,6 +79,15 @@ gp_report_text gp_report_seconds(double seconds) {
     return its;
 }
 
+double gp_report_keep_digits(double value, int digits) {
+    double unit = value > 0 ? pow(10, floor(log10(value)) - digits + 1) : 1;
+    return unit * round(value / unit);
+}
+
+gp_report_text gp_report_predicted(double seconds, int digits) {
+    return gp_report_seconds(gp_report_keep_digits(seconds, digits));
+}
+
 gp_report_text gp_report_seconds_within(double seconds, double spread) {
     if (!(spread > 0 && seconds > 0)) return gp_report_seconds(seconds);
     double unit = pow(10, floor(log10(seconds * spread)));

@@ -227,10 +227,13 @@ static gp_status read_setting(reader *r, const char *prefix, uint32_t highest, i
     size_t length = strlen(prefix);
     uint32_t value = 0;
     const char *digits = t.text + length, *end = t.text + t.length;
+    /* Before the first setting, this may be any file that begins with "programs": its text is not shown. */
     if (t.length <= length || memcmp(t.text, prefix, length) != 0 || !read_number(&digits, end, highest, &value) ||
-        digits != end || value < 1)
-        return gp_fail_at(err, GP_CONFIG, r->place, "expected %s and a number from 1 to %" PRIu32 ", not \"%s\"",
-                          prefix, highest, show(t).text);
+        digits != end || value < 1) {
+        bool shows = strcmp(prefix, "workers=") != 0;
+        return gp_fail_at(err, GP_CONFIG, r->place, "expected %s and a number from 1 to %" PRIu32 "%s%s%s", prefix,
+                          highest, shows ? ", not \"" : "", shows ? show(t).text : "", shows ? "\"" : "");
+    }
     *out = (int)value;
     return GP_OK;
 }
@@ -392,8 +395,7 @@ static gp_status read_line(reader *r, gp_error *err) {
     if (!next_token(r, &t)) return GP_OK;
     if (!r->programs) {
         if (token_is(t, "programs")) return read_header(r, err);
-        return gp_fail_at(err, GP_CONFIG, r->place, "expected a header that begins with \"programs\", not \"%s\"",
-                          show(t).text);
+        return gp_fail_at(err, GP_CONFIG, r->place, "expected a header that begins with \"programs\"");
     }
     return token_is(t, "worker") ? read_worker(r, err) : read_instr(r, t, err);
 }

@@ -33,7 +33,11 @@ static bool next_word(reader *r) {
     return !at_end_of_line(r);
 }
 
+/* Until a word has been read, this may be any file of the machine that a configuration names: then its text is not
+ * shown. */
 static gp_status refuse_word(const reader *r, const char *begin, const char *wanted, gp_error *err) {
+    if (r->tasks == 0 && r->on_count == 0)
+        return gp_fail_at(err, GP_CONFIG, r->place, "this is no schedule: expected %s", wanted);
     char shown[SHOWN_BYTES + 1] = "";
     for (int i = 0; i < SHOWN_BYTES && begin[i] && !strchr(" \t,\r\n#", begin[i]); i++)
         shown[i] = isprint((unsigned char)begin[i]) ? begin[i] : '?';

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/share.h"
 #include "profile/cost.h"
+#include "profile/profile_words.h"
 
 double gp_balancing_recomputes(gp_checkpoint_mode checkpoint, int64_t micro_batches) {
     return checkpoint == GP_CHECKPOINT_NEVER         ? 0
@@ -79,6 +80,12 @@ static gp_status profiled_layers(const coster *c, const variant *on, double reco
     return GP_OK;
 }
 
+/* NULL: choices count with assumed rates. A disturbed profile chooses nothing. */
+static const gp_profile *choosing_profile(const gp_session *session) {
+    const gp_profile *profile = session->profile;
+    return profile && gp_profile_is_disturbed(profile) && !profile->named ? NULL : profile;
+}
+
 static gp_status counted_layers(const coster *c, const variant *on, double recomputes, int64_t *cost, gp_error *err) {
     const gp_graph *graph = c->session->graph;
     gp_cost_request request = {.graph = graph,
@@ -87,7 +94,7 @@ static gp_status counted_layers(const coster *c, const variant *on, double recom
                                .optimizer_states = c->session->update.states,
                                .kind = on->spec.kind,
                                .threads = on->spec.threads > 1 ? on->spec.threads : 1,
-                               .rates = gp_profile_choosing_rates(c->session->profile, &on->spec)};
+                               .rates = gp_profile_choosing_rates(choosing_profile(c->session), &on->spec)};
     int64_t *once = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&once, graph->layer_count, err));
     gp_status status = gp_cost_by_time(&request, once, err);
@@ -101,17 +108,17 @@ static gp_status counted_layers(const coster *c, const variant *on, double recom
 
 /* Of the kinds that the pipeline's devices are, the one from which copies take longest. */
 static void find_copies(const gp_session *session, const gp_device_spec *to, gp_balance_device *out) {
-    const gp_profile_copy *load =
-        session->profile ? gp_profile_find_copy(session->profile, "host", to->kind->name) : NULL;
-    const gp_rates rates = gp_profile_choosing_rates(session->profile, to);
+    const gp_profile *profile = choosing_profile(session);
+    const gp_profile_copy *load = profile ? gp_profile_find_copy(profile, "host", to->kind->name) : NULL;
+    const gp_rates rates = gp_profile_choosing_rates(profile, to);
     out->load_latency = 1e12 * (load ? load->latency : rates.copy_latency);
     out->load_per_byte = load ? 1e12 * load->per_byte : 1e12 / rates.copy_bytes;
     out->copy_latency = 1e12 * rates.copy_latency;
     out->copy_per_byte = 1e12 / rates.copy_bytes;
     bool found = false;
-    for (int d = 0; d < session->config->pipeline.device_count && session->profile; d++) {
+    for (int d = 0; d < session->config->pipeline.device_count && profile; d++) {
         const char *from = session->devices[d].kind->name;
-        const gp_profile_copy *copy = gp_profile_find_copy(session->profile, from, to->kind->name);
+        const gp_profile_copy *copy = gp_profile_find_copy(profile, from, to->kind->name);
         if (!copy || (found && 1e12 * copy->per_byte <= out->copy_per_byte)) continue;
         found = true;
         out->copy_latency = 1e12 * copy->latency;
@@ -158,7 +165,7 @@ static int64_t *costs_of(const coster *c, const gp_balancing_costs *costs, int v
 
 static gp_status cost_variant(coster *c, int v, const bool used[MODES], gp_balancing_costs *out, gp_error *err) {
     const variant *on = &c->variants[v];
-    bool counted = gp_profile_is_counted(c->session->profile);
+    bool counted = gp_profile_is_counted(choosing_profile(c->session));
     GP_RETURN_IF_FAILED(gp_keeping_shares(c->session->graph, on->samples, c->session->keeps, &on->spec, c->keeps, err));
     if (!counted) GP_RETURN_IF_FAILED(find_factors(c, on->samples, err));
     for (int mode = 0; mode < MODES; mode++) {

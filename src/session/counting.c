@@ -98,7 +98,8 @@ gp_status gp_counting_find_rates(gp_profile_search *s, gp_error *err) {
     if (session->profile && s->options->profiling == GP_PROFILING_FIND) return GP_OK;
     GP_RETURN_IF_FAILED(gp_profile_create_counted(s->devices, s->count, &counted, err));
     gp_status status = fill_rates(s, counted, &any, err);
-    if (status == GP_OK && any && !session->profile)
+    if (status == GP_OK) counted->set_aside = s->set_aside;
+    if (status == GP_OK && (any || s->set_aside > 0) && !session->profile)
         session->profile = counted;
     else
         gp_profile_destroy(&counted);

@@ -8,6 +8,7 @@
 #include "base/machine_processors.h"
 #include "base/machine_memory.h"
 #include "base/memory.h"
+#include "base/printable.h"
 #include "base/text_stream.h"
 #include "profile/profile_file.h"
 #include "profile/profile_kept.h"
@@ -20,11 +21,6 @@
 /* Before a run, profiling takes these seconds at most; if its share of the run is less than the least, there is nothing
  * to gain. */
 static const double least_seconds = 0.5, most_seconds = 10;
-
-/* A kept profile with this slowdown is measured again, but not within these seconds: what disturbed it may still run.
- */
-static const double slowed = 1.15;
-enum { MAY_STILL_RUN = 600 };
 
 static bool is_first_of_its_kind(const gp_device_spec *devices, int at) {
     gp_device_spec pair[2];
@@ -92,6 +88,7 @@ static gp_status take_named(gp_profile_search *s, gp_error *err) {
         gp_profile_destroy(&profile);
         return status;
     }
+    profile->named = true;
     s->session->profile = profile;
     s->session->profile_difference = difference;
     return GP_OK;
@@ -253,10 +250,24 @@ static gp_status add_links(gp_profile_search *s, gp_error *err) {
     return keep(s, err);
 }
 
-/* Other programs took part of the machine while it was measured, some time ago. */
-static bool is_slowed(const gp_profile *kept) {
-    int64_t age = (int64_t)time(NULL) - kept->taken;
-    return gp_profile_slowdown(kept) >= slowed && (age < 0 || age >= MAY_STILL_RUN);
+static bool is_spoilt(const gp_profile *kept) {
+    return kept && gp_profile_is_spoilt(kept, (int64_t)time(NULL));
+}
+
+static gp_status measure_spoilt(gp_profile_search *s, gp_profile *kept, gp_error *err) {
+    if (s->options->notice)
+        gp_print(s->options->notice,
+                 "other programs disturbed the profile %s when it was measured (slowdown %.2f): it is "
+                 "measured again\n",
+                 kept->path, gp_profile_slowdown(kept));
+    return measure_and_keep(s, kept, err);
+}
+
+/* A profile that nothing may use, and that is not measured again now. */
+static void set_aside(gp_profile_search *s) {
+    if (!is_spoilt(s->session->profile)) return;
+    s->set_aside = gp_profile_slowdown(s->session->profile);
+    gp_profile_destroy(&s->session->profile);
 }
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
@@ -272,7 +283,8 @@ static bool is_worth_measuring(const gp_session *session, const gp_session_optio
 
 static gp_status measure_what_lacks(gp_profile_search *s, gp_error *err) {
     gp_profile *kept = s->session->profile;
-    if (!kept || is_slowed(kept)) return measure_and_keep(s, kept, err);
+    if (is_spoilt(kept)) return measure_spoilt(s, kept, err);
+    if (!kept) return measure_and_keep(s, kept, err);
     return lacks_links(s) ? add_links(s, err) : GP_OK;
 }
 
@@ -284,6 +296,7 @@ static gp_status find_profile(gp_profile_search *s, gp_error *err) {
     bool worth = is_worth_measuring(session, s->options);
     if (worth) GP_RETURN_IF_FAILED(find_seconds(s, err));
     if (worth && s->seconds > 0) GP_RETURN_IF_FAILED(measure_what_lacks(s, err));
+    set_aside(s);
     if (session->profile) return GP_OK;
     return gp_profile_find_near(s->path, &s->now, session->graph, s->devices, s->count, &session->profile, err);
 }

@@ -195,7 +195,7 @@ static void find_last_resort(const gp_session *session, const gp_plan_choice *no
 
 /* ---- the least memory -------------------------------------------------------------------------------------------- */
 
-enum { LEAST_BUDGET = 600000, LEAST_TRIES = 40, MOST_GROWTH = 6 };
+enum { LEAST_BUDGET = 900000, LEAST_TRIES = 40, MOST_GROWTH = 6 };
 
 /* The most that an arena takes beyond the memory that its device has. */
 static size_t excess_of(const gp_plan *plan, const gp_device_spec *devices) {
@@ -234,8 +234,9 @@ static bool fits_with_more(const gp_session *session, const gp_plan_choice *now,
 }
 
 /* The least bytes by which each limit must grow for a balance to fit: with them it is found, with one less it is not.
- * What a plan needs is tried next: with less memory another plan may be found. False: not found within the budget. */
-static bool find_least(const gp_session *session, const gp_plan_choice *now, size_t *out) {
+ * What a plan needs is tried next: with less memory another plan may be found. Not exact: the budget ended before, and
+ * with them one is found. False: the budget ended before any was. */
+static bool find_least(const gp_session *session, const gp_plan_choice *now, size_t *out, bool *exact) {
     size_t enough = excess_of(session->plan, session->devices), little = 0, needs = 0;
     int64_t budget = LEAST_BUDGET;
     for (int i = 0; (budget -= planning_work(session, now)) >= 0 && !fits_with_more(session, now, enough, &needs);
@@ -244,17 +245,18 @@ static bool find_least(const gp_session *session, const gp_plan_choice *now, siz
         little = enough;
         enough += enough / 2 + 1;
     }
+    if (budget < 0) return false;
     for (int i = 0; i < LEAST_TRIES && enough - little > 1 && (budget -= planning_work(session, now)) >= 0; i++) {
-        bool untried = needs > little && needs < enough;
-        size_t more = untried ? needs : needs == enough ? enough - 1 : little + (enough - little) / 2;
+        bool untried = needs > little && needs < enough, close = enough - little <= enough / 64 && needs == enough;
+        size_t more = untried ? needs : close ? enough - 1 : little + (enough - little) / 2;
         if (fits_with_more(session, now, more, &needs))
             enough = more;
         else
             little = more;
     }
-    if (budget < 0) return false;
     *out = enough;
-    return enough - little == 1;
+    *exact = enough - little == 1;
+    return true;
 }
 
 static size_t common_limit(const gp_session *session) {
@@ -274,14 +276,18 @@ static void describe_least(const gp_session *session, const gp_plan_choice *now,
     const char *limits = strstr(missing, each); /* and which ones those are */
     bool ruled = strstr(missing, "; it fits without the layers named in balance") != NULL;
     text[0] = '\0';
-    if (stages == 1 || !find_least(session, now, &more)) return;
-    if (limit > 0)
+    bool exact = false;
+    if (stages == 1 || !find_least(session, now, &more, &exact)) return;
+    if (limit > 0 && !exact)
+        snprintf(text, bytes, "; %d stages fit with %s each (%zu bytes)", stages, gp_bytes_text(least, limit + more),
+                 limit + more);
+    else if (limit > 0)
         snprintf(text, bytes, "; the least memory with which %d stages fit is %s each (%zu bytes), %s more than %s%s",
                  stages, gp_bytes_text(least, limit + more), limit + more, gp_bytes_text(over, more),
                  gp_bytes_text(has, limit), ruled ? ", with the layers named in balance, and with together" : "");
     else
-        snprintf(text, bytes, "; %d stages fit with at least %s (%zu bytes) more for each limit%s", stages,
-                 gp_bytes_text(over, more), more, limits ? limits + strlen(each) : "");
+        snprintf(text, bytes, "; %d stages fit with %s%s (%zu bytes) more for each limit%s", stages,
+                 exact ? "at least " : "", gp_bytes_text(over, more), more, limits ? limits + strlen(each) : "");
 }
 
 /* The sentence that refuses a plan goes on with what would make it fit. */

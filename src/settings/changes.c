@@ -126,9 +126,22 @@ gp_status gp_settings_between(gp_yaml_document *before, gp_yaml_document *now, g
     return status;
 }
 
+static gp_status refuse_epochs(const gp_yaml *key, size_t digits, gp_error *err) {
+    return gp_fail_at(
+        err, GP_CONFIG, key->place,
+        "changes: %s is not a step: a change is named by the first step that has it; after %.*s epoch%s that is "
+        "%.*s × N + 1, where N is the number of steps in an epoch: data.train's samples / data.batch, rounded up "
+        "(with drop_last down)",
+        gp_show(key->text).text, (int)digits, key->text, strncmp(key->text, "1 ", 2) == 0 ? "" : "s", (int)digits,
+        key->text);
+}
+
 static gp_status read_step(const gp_yaml *key, int64_t *out, gp_error *err) {
     const char *text = key->text;
     size_t digits = strspn(text, "0123456789");
+    const char *unit = text + digits + strspn(text + digits, " ");
+    if (digits > 0 && digits < 18 && (strcmp(unit, "epochs") == 0 || strcmp(unit, "epoch") == 0))
+        return refuse_epochs(key, digits, err);
     int64_t step = digits > 0 && digits < 18 && !text[digits] ? strtoll(text, NULL, 10) : -1;
     if (step < 0)
         return gp_fail_at(err, GP_CONFIG, key->place, "changes: %s is not a step, as in 501: {optimizer.sgd.lr: 0.01}",

@@ -158,6 +158,38 @@ gp_status gp_folder_lock(const char *path, bool *there, gp_error *err) {
                    "%s is in use by another gpipe-train: wait until it ends, or choose another folder with -o", path);
 }
 
+void gp_folder_hold(const char *path, gp_folder_held *out) {
+    out->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    snprintf(out->path.text, sizeof out->path.text, "%s", path);
+}
+
+void gp_folder_release(gp_folder_held *held) {
+    if (held->fd >= 0) close(held->fd);
+    held->fd = -1;
+}
+
+static bool is_at(const gp_folder_held *held, const char *path) {
+    struct stat own, found;
+    return fstat(held->fd, &own) == 0 && stat(path, &found) == 0 && own.st_dev == found.st_dev &&
+           own.st_ino == found.st_ino;
+}
+
+gp_status gp_folder_find(gp_folder_held *held, bool *moved, gp_error *err) {
+    char link[64];
+    gp_path now;
+    *moved = false;
+    if (held->fd < 0 || is_at(held, held->path.text)) return GP_OK;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", held->fd);
+    ssize_t length = readlink(link, now.text, sizeof now.text - 1);
+    now.text[length < 0 ? 0 : length] = '\0';
+    if (length <= 0 || !is_at(held, now.text))
+        return gp_fail(err, GP_IO, "%s: the run folder was removed while the run went on: nothing more can be saved",
+                       held->path.text);
+    held->path = now;
+    *moved = true;
+    return GP_OK;
+}
+
 gp_path gp_folder_default(const char *config_path) {
     gp_path path;
     const char *slash = strrchr(config_path, '/');

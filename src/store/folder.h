@@ -37,6 +37,16 @@ GP_MUST_USE gp_status gp_folder_check_config(const char *path, const char *confi
 /* Holds the folder for this process until it ends, however it ends. GP_USAGE where another one holds it. *there: it is
  * held, unless its file system has no locks. */
 GP_MUST_USE gp_status gp_folder_lock(const char *path, bool *there, gp_error *err);
+/* A folder that is held open, so that it is found where it is moved to. */
+typedef struct gp_folder_held {
+    int fd; /* −1: it cannot be opened, and is taken to be at its path */
+    gp_path path;
+} gp_folder_held;
+void gp_folder_hold(const char *path, gp_folder_held *out);
+void gp_folder_release(gp_folder_held *held);
+/* Whether the folder is at its path still. *moved: it is not, and held->path is the one that it has now. GP_IO where it
+ * has none. */
+GP_MUST_USE gp_status gp_folder_find(gp_folder_held *held, bool *moved, gp_error *err);
 /* runs/<name of the configuration without folder and .yaml> */
 gp_path gp_folder_default(const char *config_path);
 /* <folder>/<name> */

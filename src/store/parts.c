@@ -17,7 +17,7 @@
 #include "base/replace.h"
 #include "pipeline/follow.h"
 
-enum { PASSES = 2, /* over all tensors: for the checksum, and for the file */ SIGHTS = 50, SIGHT_PAUSE = 100000000 };
+enum { SIGHTS = 50, SIGHT_PAUSE = 100000000 };
 
 #define GP_TOKEN_NAME ".visible-" /* and 16 digits */
 
@@ -42,7 +42,7 @@ typedef struct reading {
     gp_state_layout *layout; /* of all tensors */
     const int *own;          /* indices of those that this process keeps */
     char *buffer;            /* the largest parameter */
-    int at, passes;          /* tensors of this pass, and whole passes, that are over */
+    int at;                  /* tensors that are over */
     bool failed;             /* the run has */
 } reading;
 
@@ -54,19 +54,15 @@ static gp_status gather(reading *its, int index, gp_error *err) {
     return status;
 }
 
-/* The tensors before `until`, of this pass. */
+/* The tensors before `until`. */
 static gp_status pass_by(reading *its, int until, gp_error *err) {
     while (its->at < until) GP_RETURN_IF_FAILED(gather(its, its->at++, err));
-    if (its->at < its->layout->count) return GP_OK;
-    its->at = 0;
-    its->passes++;
     return GP_OK;
 }
 
 static gp_status get(void *context, size_t index, const void **data, gp_error *err) {
     reading *its = context;
     int wanted = its->own[index];
-    if (wanted < its->at) GP_RETURN_IF_FAILED(pass_by(its, its->layout->count, err));
     GP_RETURN_IF_FAILED(pass_by(its, wanted, err));
     GP_RETURN_IF_FAILED(gather(its, its->at++, err));
     *data = its->buffer;
@@ -92,7 +88,7 @@ static gp_status write_part(reading *its, int *own, gp_safetensors_item *items, 
     }
     its->own = own;
     gp_status status = write_file(path, items, count, its, reached, config, err);
-    while (its->passes < PASSES && !its->failed) {
+    while (its->at < its->layout->count && !its->failed) {
         if (pass_by(its, its->layout->count, status == GP_OK ? err : &ignored) == GP_OK) continue;
         if (status == GP_OK) status = err->status;
     }

@@ -234,6 +234,15 @@ static void wait_until_idle(gp_saver *saver) {
     pthread_mutex_unlock(&saver->lock);
 }
 
+gp_status gp_saver_move(gp_saver *saver, const char *folder, gp_error *err) {
+    char *copy = NULL;
+    GP_RETURN_IF_FAILED(gp_copy_text(&copy, folder, err));
+    wait_until_idle(saver);
+    free(saver->folder);
+    saver->folder = copy;
+    return GP_OK;
+}
+
 gp_status gp_saver_wait(gp_saver *saver, gp_error *err) {
     wait_until_idle(saver);
     return gp_saver_poll(saver, err);
@@ -434,6 +443,6 @@ gp_status gp_saver_model(gp_saver *saver, gp_run *run, const char *name, const c
     GP_RETURN_IF_FAILED(check_entry(saver, name, err));
     GP_RETURN_IF_FAILED(open_stream(saver, run, saver->layout.params, &stream, err));
     const gp_safetensors_source source = gp_state_stream_source(&stream);
-    return gp_safetensors_write_from(path.text, saver->layout.items, (size_t)saver->layout.params, metadata, &source,
-                                     err);
+    return gp_safetensors_write_summed_from(path.text, saver->layout.items, (size_t)saver->layout.params, metadata,
+                                            &source, err);
 }

@@ -408,12 +408,29 @@ gp_status gp_tensor_check(const gp_safetensor *tensor, const char *name, gp_shap
     return GP_OK;
 }
 
+/* "1.running_var" */
+static bool is_variance(const char *name) {
+    const char *dot = strrchr(name, '.');
+    return strcmp(dot ? dot + 1 : name, "running_var") == 0;
+}
+
+static gp_status check_variance(const gp_safetensors *file, const char *name, const float *values, int64_t elements,
+                                gp_error *err) {
+    for (int64_t i = 0; i < elements; i++)
+        if (values[i] < 0)
+            return gp_fail(err, GP_DATA,
+                           "%s: tensor \"%s\" has %g as element %" PRId64
+                           ": a variance is not negative; the file is damaged, or is not of a batch norm",
+                           gp_safetensors_path(file), name, (double)values[i], i);
+    return GP_OK;
+}
+
 gp_status gp_tensor_read(gp_safetensors *file, const char *name, void *values, size_t bytes, gp_error *err) {
     char text[GP_NONFINITE_TEXT];
     int64_t elements = (int64_t)(bytes / sizeof(float));
     GP_RETURN_IF_FAILED(gp_safetensors_read(file, gp_safetensors_find(file, name), 0, bytes, values, err));
     gp_nonfinite found = gp_nonfinite_find(GP_F32, values, elements);
-    if (found.count == 0) return GP_OK;
+    if (found.count == 0) return is_variance(name) ? check_variance(file, name, values, elements, err) : GP_OK;
     return gp_fail(err, GP_DATA, "%s: tensor \"%s\" is not finite: %s", gp_safetensors_path(file), name,
                    gp_nonfinite_text(text, found, elements));
 }

@@ -103,7 +103,7 @@ GP_MUST_USE gp_status gp_snapshot_load(const gp_snapshot *snapshot, gp_run *run,
 
 /* A tensor of a file (NULL: it is not there) as the model wants it: its shape, F32. GP_DATA says what is otherwise. */
 GP_MUST_USE gp_status gp_tensor_check(const gp_safetensor *tensor, const char *name, gp_shape wanted, gp_error *err);
-/* Reads a tensor that passed that check: all its `bytes`. GP_DATA: a value is not finite. */
+/* Reads a tensor that passed that check: all its `bytes`. GP_DATA: a value is not finite, or a variance is negative. */
 GP_MUST_USE gp_status gp_tensor_read(gp_safetensors *file, const char *name, void *values, size_t bytes, gp_error *err);
 /* A tensor of an optimizer in a snapshot, which those who want a model leave alone. */
 int gp_is_optimizer_tensor(const char *name);

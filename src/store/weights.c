@@ -133,18 +133,31 @@ static gp_status check_file(const gp_graph *graph, const gp_train_config *train,
     return GP_OK;
 }
 
-static gp_status open_checked(const gp_graph *graph, const gp_train_config *train, gp_safetensors **out,
+/* A file of this program that is not as it was written, or a folder with files of several snapshots. */
+static gp_status check_bytes(gp_safetensors *file, gp_error *err) {
+    gp_error cause = {0};
+    gp_status status = gp_safetensors_check_any_sum(file, &cause);
+    if (status == GP_OK) return GP_OK;
+    return gp_fail(err, status, "%s%s", cause.text,
+                   status == GP_DATA ? "; the weights are damaged, or are of several files: take another copy. If a "
+                                       "program changed them on purpose, let it leave out the metadata "
+                                       "\"" GP_SAFETENSORS_SUM "\""
+                                     : "");
+}
+
+static gp_status open_checked(const gp_graph *graph, const gp_train_config *train, bool bytes, gp_safetensors **out,
                               gp_error *err) {
     GP_RETURN_IF_FAILED(check_skips(graph, train, err));
     GP_RETURN_IF_FAILED(gp_safetensors_open(train->init, out, err));
-    gp_status status = check_file(graph, train, *out, err);
+    gp_status status = bytes ? check_bytes(*out, err) : GP_OK;
+    if (status == GP_OK) status = check_file(graph, train, *out, err);
     if (status != GP_OK) gp_safetensors_close(out);
     return status;
 }
 
 gp_status gp_weights_check(const gp_graph *graph, const gp_train_config *train, gp_error *err) {
     gp_safetensors *file = NULL;
-    GP_RETURN_IF_FAILED(open_checked(graph, train, &file, err));
+    GP_RETURN_IF_FAILED(open_checked(graph, train, true, &file, err));
     gp_safetensors_close(&file);
     return GP_OK;
 }
@@ -172,7 +185,7 @@ gp_status gp_weights_initialise(gp_run *run, const gp_plan *plan, uint64_t seed,
 
 gp_status gp_weights_load(gp_run *run, const gp_plan *plan, const gp_train_config *train, gp_error *err) {
     source from = {.graph = plan->graph, .seed = train->seed, .train = train};
-    GP_RETURN_IF_FAILED(open_checked(plan->graph, train, &from.file, err));
+    GP_RETURN_IF_FAILED(open_checked(plan->graph, train, false, &from.file, err));
     gp_status status = gp_params_write(run, plan, NULL, 0, fill_param, &from, err);
     gp_safetensors_close(&from.file);
     return status;

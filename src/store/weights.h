@@ -17,7 +17,8 @@ GP_MUST_USE gp_status gp_weights_initialise(gp_run *run, const gp_plan *plan, ui
  * skips nothing.
  */
 GP_MUST_USE gp_status gp_weights_load(gp_run *run, const gp_plan *plan, const gp_train_config *train, gp_error *err);
-/* The same check, without a run: what --plan can say. */
+/* The same check, without a run: what --plan can say, and before a run. Of files with a checksum, it reads all bytes.
+ */
 GP_MUST_USE gp_status gp_weights_check(const gp_graph *graph, const gp_train_config *train, gp_error *err);
 
 #endif

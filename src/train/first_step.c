@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/sync.h"
 #include "base/ticker.h"
+#include "profile/profile_words.h"
 #include "report/plan_report.h"
 #include "report/plan_report_parts.h"
 #include "train/progress.h"
@@ -42,7 +43,7 @@ static void predict(gp_first_step *w) {
     if (!plan->minis[mini].training) return;
     if (gp_expect(plan, mini, w->session->profile, &expected, &ignored) != GP_OK) return;
     snprintf(w->predicted, sizeof w->predicted, "; a step is predicted to take %.30s",
-             gp_report_seconds(expected.seconds).text);
+             gp_report_predicted(expected.seconds, gp_profile_digits(w->session->profile)).text);
     free(expected.busy);
 }
 

@@ -17,7 +17,8 @@
 typedef struct follower {
     gp_processes *processes;
     gp_opening opening;
-    gp_phase *phase; /* of the configuration that holds, or comes to hold */
+    gp_folder_held folder; /* the run's, if this process sees it */
+    gp_phase *phase;       /* of the configuration that holds, or comes to hold */
     gp_session *session;
     gp_run *run;
     gp_held *held; /* between two configurations */
@@ -86,14 +87,22 @@ static gp_status give_held(follower *f, gp_error *err) {
     return status;
 }
 
+static gp_status see_folder(follower *f, int64_t token, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_parts_check_folder(f->opening.folder.text, token, err));
+    gp_folder_release(&f->folder);
+    gp_folder_hold(f->opening.folder.text, &f->folder);
+    return GP_OK;
+}
+
 static gp_status answer(void *context, int question, int64_t number, gp_error *err) {
     follower *f = context;
-    bool ran;
+    bool ran, moved;
     switch (question) {
-    case GP_ASK_SEES: return gp_parts_check_folder(f->opening.folder.text, number, err);
+    case GP_ASK_SEES: return see_folder(f, number, err);
     case GP_ASK_SAVE: {
-        gp_status status =
-            gp_part_write(f->run, f->session->plan, f->opening.folder.text, number, NULL, NULL, &ran, err);
+        bool there = gp_folder_find(&f->folder, &moved, NULL) == GP_OK;
+        const char *folder = there ? f->folder.path.text : f->opening.folder.text;
+        gp_status status = gp_part_write(f->run, f->session->plan, folder, number, NULL, NULL, &ran, err);
         /* The others would wait for what this process has of their tensors. */
         if (status != GP_OK && !ran) (void)gp_cancel_raise(gp_run_cancel(f->run), err);
         return status;
@@ -190,7 +199,7 @@ static gp_status follow(follower *f, gp_error *err) {
 }
 
 gp_status gp_follow(gp_processes *processes, gp_error *err) {
-    follower f = {.processes = processes};
+    follower f = {.processes = processes, .folder = {.fd = -1}};
     gp_status status = GP_NEW(&f.phase, 1, err);
     if (status == GP_OK) status = gp_opening_receive(processes, &f.opening, err);
     if (status == GP_OK && !f.opening.text) {
@@ -207,6 +216,7 @@ gp_status gp_follow(gp_processes *processes, gp_error *err) {
     if (status != GP_OK) gp_processes_fail(processes, err); /* before closing, which takes time */
     close_run(&f);
     gp_held_destroy(&f.held);
+    gp_folder_release(&f.folder);
     gp_session_close(&f.session);
     gp_opening_fini(&f.opening);
     free(f.phase);

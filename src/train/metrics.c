@@ -186,6 +186,24 @@ gp_status gp_metrics_poll(gp_metrics *metrics, gp_error *err) {
     return GP_IO;
 }
 
+bool gp_metrics_are_gone(const gp_metrics *metrics) {
+    struct stat about;
+    return fstat(metrics->fd, &about) == 0 && S_ISREG(about.st_mode) && about.st_nlink == 0;
+}
+
+gp_status gp_metrics_renew(gp_metrics *metrics, const char *path, gp_error *err) {
+    gp_metrics *fresh = NULL;
+    if (open_file(path, O_WRONLY | O_EXCL, metrics->origin, &fresh, err) != GP_OK)
+        return gp_error_context(err, "the file was removed while the run went on, and cannot be made again: ");
+    close(metrics->fd);
+    free(metrics->path);
+    metrics->fd = fresh->fd;
+    metrics->path = fresh->path;
+    metrics->end = 0;
+    free(fresh);
+    return GP_OK;
+}
+
 gp_status gp_metrics_close(gp_metrics **metrics, gp_error *err) {
     gp_metrics *it = *metrics;
     if (!it) return GP_OK;

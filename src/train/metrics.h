@@ -26,6 +26,10 @@ GP_MUST_USE gp_status gp_metrics_open(const char *path, double began, gp_metrics
  * cut back to its last whole line. A missing file is created. */
 GP_MUST_USE gp_status gp_metrics_reopen(const char *path, int64_t bytes, double began, gp_metrics **out, bool *lost,
                                         gp_error *err);
+/* Somebody has removed the file. */
+bool gp_metrics_are_gone(const gp_metrics *metrics);
+/* Goes on in a new file. GP_IO, also where one of that name is there. */
+GP_MUST_USE gp_status gp_metrics_renew(gp_metrics *metrics, const char *path, gp_error *err);
 /* GP_IO where lines still wait, or the system reports only now that bytes could not be written. */
 GP_MUST_USE gp_status gp_metrics_close(gp_metrics **metrics, gp_error *err);
 

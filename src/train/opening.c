@@ -66,8 +66,8 @@ gp_status gp_opening_send(gp_trainer *t, gp_error *err) {
                            .timeout = session->config->pipeline.timeout};
     gp_opening_set_version(&its);
     memcpy(its.libraries, t->libraries, sizeof its.libraries);
-    if (!realpath(t->options->folder, its.folder.text))
-        snprintf(its.folder.text, sizeof its.folder.text, "%s", t->options->folder);
+    if (!realpath(t->folder.path.text, its.folder.text))
+        snprintf(its.folder.text, sizeof its.folder.text, "%s", t->folder.path.text);
     GP_RETURN_IF_FAILED(gp_config_text(session->whole, &text, err));
     its.bytes = strlen(text);
     gp_processes_set_timeout(t->options->processes, its.timeout);

@@ -6,11 +6,20 @@
 #include "settings/rate.h"
 #include "train/trainer_internal.h"
 
-/* Said once: the file's lines wait in memory from now on. */
-static void watch_metrics(gp_trainer *t) {
+/* Said once: the file's lines wait in memory from now on; or somebody has removed it, and another one begins. */
+static gp_status watch_metrics(gp_trainer *t, gp_error *err) {
     gp_error failure = {0};
     if (gp_metrics_poll(t->metrics, &failure) != GP_OK)
         gp_progress_warn(&t->progress, "%s; its lines wait, and the run goes on", failure.text);
+    if (!gp_metrics_are_gone(t->metrics)) return GP_OK;
+    GP_RETURN_IF_FAILED(gp_trainer_find_folder(t, err));
+    const gp_path path = gp_folder_file(t->folder.path.text, "metrics.jsonl");
+    GP_RETURN_IF_FAILED(gp_metrics_renew(t->metrics, path.text, err));
+    t->reached.metrics_bytes = gp_metrics_bytes(t->metrics);
+    gp_progress_warn(&t->progress,
+                     "%s was removed after step %" PRId64 ": its lines are lost, and the run goes on in a new one",
+                     path.text, t->reached.step);
+    return GP_OK;
 }
 
 static bool evaluation_is_due(const gp_trainer *t) {
@@ -25,7 +34,7 @@ static gp_status train_batches(gp_trainer *t, gp_loader *loader, gp_error *err) 
         GP_RETURN_IF_FAILED(gp_trainer_catch_up(t, loader, err));
         if (evaluation_is_due(t)) GP_RETURN_IF_FAILED(gp_trainer_evaluate(t, err));
         if (t->interrupted) return GP_OK;
-        watch_metrics(t);
+        GP_RETURN_IF_FAILED(watch_metrics(t, err));
         GP_RETURN_IF_FAILED(gp_trainer_save(t, err));
         if (t->reached.step >= gp_session_last(t->session)) return GP_OK;
         t->interrupted = t->under_way.step == 0 && gp_trainer_stopping(t);
@@ -52,6 +61,7 @@ gp_status gp_train(gp_session *session, const gp_train_options *options, gp_erro
                     .options = options,
                     .reached = {.accuracy = -1, .evaluated = -1, .best_step = -1},
                     .saved = -1};
+    gp_folder_hold(options->folder, &t.folder);
     gp_progress_start(&t.progress, options->verbosity, session, options->processes, options->folder);
     bool silent = options->verbosity == GP_QUIET || session->steps == 0;
     t.progress.watch = gp_first_step_watch(session, silent ? NULL : stdout, options->patience);
@@ -67,5 +77,6 @@ gp_status gp_train(gp_session *session, const gp_train_options *options, gp_erro
     gp_held_destroy(&t.held);
     gp_trainer_end_run(&t);
     gp_account_close(&t.account);
+    gp_folder_release(&t.folder);
     return status;
 }

@@ -26,7 +26,7 @@ static void close_timeline(gp_trainer *t) {
  * on. */
 static void write_next_plan(gp_trainer *t) {
     gp_error failure = {0};
-    if (gp_trainer_write_plan(t, &failure) != GP_OK)
+    if (gp_trainer_find_folder(t, &failure) != GP_OK || gp_trainer_write_plan(t, &failure) != GP_OK)
         gp_progress_warn(&t->progress, "plan.json is still that of the configuration before: %s; the run goes on",
                          failure.text);
 }

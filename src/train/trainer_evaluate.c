@@ -68,6 +68,7 @@ static gp_status keep_best(gp_trainer *t, const evaluation *its, gp_error *err) 
     bool by_accuracy = t->session->spec.classes > 0;
     double value = by_accuracy ? its->accuracy : its->loss;
     if (t->reached.best_step >= 0 && !(by_accuracy ? value > t->reached.best : value < t->reached.best)) return GP_OK;
+    GP_RETURN_IF_FAILED(gp_trainer_find_folder(t, err));
     const gp_reached before = t->reached;
     gp_error failure = {0};
     t->reached.best_step = t->reached.step;

@@ -12,7 +12,7 @@ enum { HOW_FAR = 96 };
 static void name_snapshot(const gp_trainer *t, gp_error *err) {
     int64_t *steps = NULL;
     int count = 0;
-    if (!err || gp_snapshot_list(t->options->folder, &steps, &count, NULL) != GP_OK) return;
+    if (!err || gp_snapshot_list(t->folder.path.text, &steps, &count, NULL) != GP_OK) return;
     const gp_error cause = *err;
     if (count > 0)
         gp_fail(err, cause.status, "%s; the snapshot of step %" PRId64 " stands, and --resume goes on from it",
@@ -62,7 +62,7 @@ static gp_status check_state(gp_trainer *t, gp_status status, gp_error *err) {
 }
 
 static void say_done(gp_trainer *t, double seconds) {
-    const char *folder = t->options->folder;
+    const char *folder = t->folder.path.text;
     char loss[GP_LOSS_TEXT];
     if (t->reached.step == 0)
         gp_progress_line(&t->progress, "done: evaluated in %.1f s; model saved in %s", seconds, folder);
@@ -90,17 +90,17 @@ static void say_end(gp_trainer *t, gp_status status, bool saved, bool snapshot, 
         say_done(t, seconds);
     else if (saved && snapshot)
         gp_progress_line(&t->progress, "%s; model and snapshot saved in %s%s", how_far(t, status, far),
-                         t->options->folder,
+                         t->folder.path.text,
                          status == GP_NUMERIC ? "" : ": --resume goes on"); /* but would fail there again */
     else if (saved)
-        gp_progress_line(&t->progress, "%s; model saved in %s", how_far(t, status, far), t->options->folder);
+        gp_progress_line(&t->progress, "%s; model saved in %s", how_far(t, status, far), t->folder.path.text);
     else
         gp_progress_line(&t->progress, "%s; no model saved%s", how_far(t, status, far),
                          status == GP_LOST && t->saved > 0 ? ": --resume goes on from the last snapshot" : "");
 }
 
 static void say_best(gp_trainer *t) {
-    const char *folder = t->options->folder;
+    const char *folder = t->folder.path.text;
     if (t->best_differs && t->reached.best_step >= 0)
         gp_progress_warn(&t->progress,
                          "%s/best.safetensors is not the model of step %" PRId64 ", whose evaluation is the run's best",
@@ -150,9 +150,11 @@ gp_status gp_trainer_finish(gp_trainer *t, gp_status status, gp_error *err) {
         status = check_state(t, status, err);
         bool well = status == GP_OK;
         gp_error unsaved = {0};
-        gp_status kept = save_snapshot(t, &snapshot, &unsaved);
+        gp_status saving = gp_trainer_find_folder(t, well ? err : &later);
+        bool there = saving == GP_OK;
+        gp_status kept = there ? save_snapshot(t, &snapshot, &unsaved) : GP_OK;
         snapshot = snapshot && kept == GP_OK;
-        gp_status saving = save_model(t, well ? err : &later);
+        if (there) saving = save_model(t, well ? err : &later);
         saved = saving == GP_OK;
         if (well) status = saving;
         if (well && kept != GP_OK) status = say_unsaved(t, status, &unsaved, err);

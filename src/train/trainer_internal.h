@@ -11,6 +11,7 @@
 #include "pipeline/diagnose.h"
 #include "report/account.h"
 #include "settings/rate.h"
+#include "store/folder.h"
 #include "store/held.h"
 #include "store/saver.h"
 #include "train/lookout.h"
@@ -46,6 +47,7 @@ typedef struct gp_trainer {
     gp_reached reached; /* samples, steps, due, file_text and libraries are set when a snapshot is taken */
     bool best_differs;  /* best.safetensors was found to be another evaluation's, or gone, when the run was resumed */
     char libraries[GP_LIBRARIES_TEXT]; /* of the run's devices */
+    gp_folder_held folder;             /* the run's */
     gp_saver *saver;
     gp_held *held;      /* of a run of several processes, between two configurations */
     int64_t saved;      /* step of the snapshot of where the run is; −1: none */
@@ -112,6 +114,9 @@ GP_MUST_USE gp_status gp_trainer_save(gp_trainer *t, gp_error *err);
 /* Before the first best model is written: a snapshot, where none stands. So --resume finds no model that it cannot go
  * on from. */
 GP_MUST_USE gp_status gp_trainer_save_before_best(gp_trainer *t, gp_error *err);
+/* Before a file is written: where the run folder is. Where it was moved to the run goes on, and says so once. GP_IO: it
+ * is gone. */
+GP_MUST_USE gp_status gp_trainer_find_folder(gp_trainer *t, gp_error *err);
 /* *err: GP_NUMERIC of the saver. Completes its sentence, which becomes the run's error; returns its status. */
 GP_MUST_USE gp_status gp_trainer_refuse_state(gp_trainer *t, gp_error *err);
 /* A snapshot of where the run is, which stands when this returns. */

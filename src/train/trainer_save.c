@@ -65,8 +65,17 @@ static bool has_room(const gp_trainer *t) {
     return gp_host_memory_has_room(&t->session->host, &machine);
 }
 
+gp_status gp_trainer_find_folder(gp_trainer *t, gp_error *err) {
+    bool moved;
+    GP_RETURN_IF_FAILED(gp_folder_find(&t->folder, &moved, err));
+    if (!moved) return GP_OK;
+    gp_progress_warn(&t->progress, "the run folder was moved to %s, and the run goes on there", t->folder.path.text);
+    return t->saver ? gp_saver_move(t->saver, t->folder.path.text, err) : GP_OK;
+}
+
 /* `beside`: the run goes on while the file is written. */
 static gp_status save(gp_trainer *t, bool beside, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_trainer_find_folder(t, err));
     t->reached.samples = taken_samples(t);
     t->reached.steps = t->session->steps;
     t->reached.due = evaluation_is_missing(t);
@@ -100,7 +109,7 @@ gp_status gp_trainer_save_before_best(gp_trainer *t, gp_error *err) {
     int count = 0;
     if (!gp_trainer_takes_snapshots(t)) return GP_OK;
     say_failure(t, gp_saver_wait(t->saver, &failure), &failure);
-    if (gp_snapshot_list(t->options->folder, &steps, &count, NULL) != GP_OK) return GP_OK;
+    if (gp_snapshot_list(t->folder.path.text, &steps, &count, NULL) != GP_OK) return GP_OK;
     free(steps);
     if (count > 0) return GP_OK;
     GP_RETURN_IF_FAILED(save(t, false, err));

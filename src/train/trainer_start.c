@@ -22,13 +22,13 @@
 
 gp_status gp_trainer_write_plan(gp_trainer *t, gp_error *err) {
     const gp_plan_json json = gp_plan_json_of(t->session);
-    GP_RETURN_IF_FAILED(gp_folder_check_entry(t->options->folder, "plan.json", err));
-    return gp_plan_json_replace(&json, gp_folder_file(t->options->folder, "plan.json").text, err);
+    GP_RETURN_IF_FAILED(gp_folder_check_entry(t->folder.path.text, "plan.json", err));
+    return gp_plan_json_replace(&json, gp_folder_file(t->folder.path.text, "plan.json").text, err);
 }
 
 static gp_status open_metrics(gp_trainer *t, gp_error *err) {
     const gp_resume *resume = t->options->resume;
-    const gp_path path = gp_folder_file(t->options->folder, "metrics.jsonl");
+    const gp_path path = gp_folder_file(t->folder.path.text, "metrics.jsonl");
     bool lost = false;
     gp_status status = resume ? gp_metrics_reopen(path.text, resume->snapshot.reached.metrics_bytes, t->progress.began,
                                                   &t->metrics, &lost, err)
@@ -63,7 +63,7 @@ static gp_status start_saver(gp_trainer *t, gp_error *err) {
     GP_RETURN_IF_FAILED(resolve(t, err));
     GP_RETURN_IF_FAILED(gp_config_text(t->session->whole, &text, err));
     gp_status status =
-        gp_saver_create(t->session->plan, t->options->folder, text, t->session->config->train.keep, &t->saver, err);
+        gp_saver_create(t->session->plan, t->folder.path.text, text, t->session->config->train.keep, &t->saver, err);
     if (status == GP_OK) gp_saver_share(t->saver, t->shared);
     free(text);
     t->saved_at = gp_now();
@@ -87,7 +87,7 @@ static bool lies_in(const char *file, const char *folder) {
 }
 
 static gp_status remove_snapshot(const gp_trainer *t, int64_t step, gp_error *err) {
-    const char *folder = t->options->folder, *init = t->session->config->train.init;
+    const char *folder = t->folder.path.text, *init = t->session->config->train.init;
     const gp_path path = gp_snapshot_folder(folder, step);
     if (!(init && (gp_file_is(path.text, init) || lies_in(init, path.text)))) gp_snapshot_remove_folder(folder, step);
     return remove_file(t, gp_snapshot_file(folder, step).text, err);
@@ -96,7 +96,7 @@ static gp_status remove_snapshot(const gp_trainer *t, int64_t step, gp_error *er
 static gp_status remove_snapshots(const gp_trainer *t, gp_error *err) {
     int64_t *steps = NULL;
     int count = 0;
-    GP_RETURN_IF_FAILED(gp_snapshot_list(t->options->folder, &steps, &count, err));
+    GP_RETURN_IF_FAILED(gp_snapshot_list(t->folder.path.text, &steps, &count, err));
     gp_status status = GP_OK;
     for (int i = 0; i < count && status == GP_OK; i++) status = remove_snapshot(t, steps[i], err);
     free(steps);
@@ -104,7 +104,7 @@ static gp_status remove_snapshots(const gp_trainer *t, gp_error *err) {
 }
 
 static gp_status remove_own(const gp_trainer *t, const char *name, gp_error *err) {
-    return remove_file(t, gp_folder_file(t->options->folder, name).text, err);
+    return remove_file(t, gp_folder_file(t->folder.path.text, name).text, err);
 }
 
 /* Where --force writes over a run, its models go before a configuration stands there that is not theirs. */
@@ -121,10 +121,10 @@ static bool is_input(const void *config, const char *path) {
 /* A user may have given the temporary file of a killed run as weights or data: such a file stays. */
 static void remove_stale(const gp_trainer *t) {
     const gp_file_use use = {is_input, t->session->config};
-    gp_file_remove_stale(t->options->folder, gp_folder_is_own_file, &use);
-    gp_file_remove_stale(gp_folder_file(t->options->folder, "snapshots").text, gp_snapshot_is_name, &use);
-    gp_snapshot_remove_incomplete(t->options->folder);
-    gp_parts_remove_tokens(t->options->folder);
+    gp_file_remove_stale(t->folder.path.text, gp_folder_is_own_file, &use);
+    gp_file_remove_stale(gp_folder_file(t->folder.path.text, "snapshots").text, gp_snapshot_is_name, &use);
+    gp_snapshot_remove_incomplete(t->folder.path.text);
+    gp_parts_remove_tokens(t->folder.path.text);
 }
 
 static bool saves_by_time(const gp_every *every) {
@@ -154,7 +154,7 @@ static int64_t count_snapshots(const gp_trainer *t) {
     int64_t period = gp_time_steps(every->time, t->length.epoch_steps), *stand = NULL;
     int before = 0;
     if (steps > 0 && every->minutes > 0) return INT64_MAX;
-    if (resume && gp_snapshot_list(t->options->folder, &stand, &before, NULL) == GP_OK) free(stand);
+    if (resume && gp_snapshot_list(t->folder.path.text, &stand, &before, NULL) == GP_OK) free(stand);
     if (steps == 0 || period == 0) return before + (steps > 0);
     return before + (t->session->eval != NULL) + steps / period - done / period + (steps % period != 0);
 }
@@ -178,7 +178,7 @@ static gp_status check_disk(gp_trainer *t, gp_error *err) {
                        .keep = keep,
                        .snapshots = later > INT64_MAX - snapshots ? INT64_MAX : snapshots + later,
                        .saves_by_time = saves_by_time(&config->save_every) && asked};
-    const char *folder = t->options->folder;
+    const char *folder = t->folder.path.text;
     uint64_t room = gp_disk_free(folder), held = gp_disk_held(folder, config->init);
     if (asked) return gp_disk_check(&use, folder, room, held, err);
     gp_error failure = {0};
@@ -206,7 +206,7 @@ static gp_status begin(gp_trainer *t, gp_error *err) {
 static gp_status check_best(gp_trainer *t, gp_error *err) {
     int64_t step = -1;
     gp_error failure = {0};
-    GP_RETURN_IF_FAILED(gp_folder_model_step(t->options->folder, "best.safetensors", &step, err));
+    GP_RETURN_IF_FAILED(gp_folder_model_step(t->folder.path.text, "best.safetensors", &step, err));
     t->best_differs = step != t->reached.best_step;
     if (!t->best_differs || t->reached.best_step < 0 || t->reached.best_step != t->reached.step) return GP_OK;
     gp_status status = gp_trainer_save_best(t, &failure);
@@ -276,7 +276,7 @@ static gp_status create_loaders(gp_trainer *t, int64_t step, gp_error *err) {
 static gp_status write_config_and_plan(gp_trainer *t, gp_error *err) {
     GP_RETURN_IF_FAILED(remove_own(t, "plan.json", err));
     GP_RETURN_IF_FAILED(
-        gp_config_write(t->session->whole, gp_folder_file(t->options->folder, "config.yaml").text, err));
+        gp_config_write(t->session->whole, gp_folder_file(t->folder.path.text, "config.yaml").text, err));
     return gp_trainer_write_plan(t, err);
 }
 
@@ -309,10 +309,10 @@ static gp_status ask_for_folder(gp_trainer *t, gp_error *err) {
     gp_error failure = {0};
     int64_t token;
     if (!t->options->processes) return GP_OK;
-    GP_RETURN_IF_FAILED(gp_parts_show_folder(t->options->folder, &token, err));
+    GP_RETURN_IF_FAILED(gp_parts_show_folder(t->folder.path.text, &token, err));
     gp_status status = gp_run_ask(t->run, GP_ASK_SEES, token, err);
     if (status == GP_OK) status = gp_run_answers(t->run, &failure, err);
-    gp_parts_hide_folder(t->options->folder, token);
+    gp_parts_hide_folder(t->folder.path.text, token);
     GP_RETURN_IF_FAILED(status);
     t->shared = failure.status == GP_OK;
     gp_saver_share(t->saver, t->shared);

@@ -128,6 +128,21 @@ static gp_status replace(size_t failing, int error, size_t most, gp_error *err) 
     return gp_file_end(&file, status, err);
 }
 
+/* Over what was added before; what follows goes on behind it. */
+static void bytes_that_are_written_again(void **state) {
+    (void)state;
+    gp_error err = {0};
+    gp_replacing *file = NULL;
+    memset(&script, 0, sizeof script);
+    put_old();
+    assert_int_equal(gp_file_begin(target, &file, &err), GP_OK);
+    assert_int_equal(gp_file_add(file, "abc000", 6, &err), GP_OK);
+    assert_int_equal(gp_file_patch(file, 3, "12", 2, &err), GP_OK);
+    assert_int_equal(gp_file_add(file, "xyz", 3, &err), GP_OK);
+    assert_int_equal(gp_file_end(&file, GP_OK, &err), GP_OK);
+    expect_target("abc120xyz");
+}
+
 /* Written, synced, renamed, and the folder synced: in this order. */
 static void in_order(void **state) {
     (void)state;
@@ -443,6 +458,7 @@ static void links_permissions_and_pipes_stay(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_that_are_written_again),
         cmocka_unit_test(in_order),
         cmocka_unit_test(short_writes),
         cmocka_unit_test(each_call_fails),

@@ -116,6 +116,27 @@ class Runs(unittest.TestCase):
             time.sleep(0.0005)
         return process.poll() is None
 
+    # Between its first step and its end such a run writes lines alone.
+    LINES = ["--set", "train={epochs: 40, save_every: 1000000, eval_every: 1000000}"]
+
+    def move_folder(self):
+        """Another folder of that name is there then."""
+        moved = self.run_folder + "-moved"
+        self.addCleanup(shutil.rmtree, moved, ignore_errors=True)
+        os.rename(self.run_folder, moved)
+        os.mkdir(self.run_folder)
+        return moved
+
+    def expect_moved(self, moved, errors):
+        """All that a run of LINES leaves is in the folder where it was moved to."""
+        self.assertEqual(errors, ["gpipe-train: warning: the run folder was moved to %s, and the run goes on there" % os.path.realpath(moved)])
+        self.assertEqual(os.listdir(self.run_folder), [])
+        self.run_program("-q", *self.LINES)
+        for name in ("model.safetensors", "best.safetensors"):
+            self.assertEqual(read(os.path.join(moved, name)), read(os.path.join(self.run_folder, name)))
+        self.assertEqual(results(moved), results(self.run_folder))
+        self.assertEqual([os.path.basename(path).partition(".")[0] for path in snapshots(moved)], ["step-00000160"])
+
     def resume_arguments(self):
         """A run that was ended before its first snapshot begins again."""
         return ["--resume", *(any_cut(self.rng, self.layers) if self.rng.random() < 0.5 else [])]

@@ -356,6 +356,23 @@ class Balance(unittest.TestCase):
             self.assertEqual((out.count(warning), out.count("threads compute on")), (count, count))
             self.assertIn(f" --write --profile p.json --processors {number} c.yaml\n", out)
 
+    def test_cuts_within_the_spread_are_equal(self):
+        """Their times have no more digits than the spread allows; a disturbed profile says so."""
+        for forward, spread, said in (([1] * 8, 0.02, r"the configured \[4, 4\]: [\d.]+ m?s, equal: times are known to ±3%\n"),
+                                      ([3, 1, 1, 1, 1, 1, 1, 1], 0.02, r"the configured \[4, 4\]: [\d.]+ m?s, 1\.\d\d times as long\n"),
+                                      ([3, 1, 1, 1, 1, 1, 1, 1], 0, r"the configured \[4, 4\]: [\d.]+ m?s, 1\.\d\d times as long\n")):
+            profile = profile_of(forward, NAMES, **({"taken": "2026-11-25T01:00:00Z"} if spread else {}))
+            if spread:
+                profile["devices"][0]["spread"] = spread
+            self.write("p.json", profile)
+            out = self.expect(["--profile", "p.json", "--processors", "2", "--set", "pipeline.balance=[4, 4]", "c.yaml"])
+            self.assertRegex(out, said)
+            self.assertNotIn("disturbed", out)
+        profile["devices"][0].update(slowdown=2.26)
+        self.write("p.json", profile)
+        out = self.expect(["--profile", "p.json", "--processors", "2", "c.yaml"])
+        self.assertIn("\nwarning      other programs disturbed the timing of layers (slowdown 2.26), ", out)
+
     def test_slow_devices_and_slowdown(self):
         """Busy is in proportion to the slowdown, and so is what a step takes."""
         self.write("p.json", profile_of([1] * 8, copies=[{"from": "cpu", "to": "cpu", "per_mib": 0},
@@ -539,8 +556,9 @@ class Balance(unittest.TestCase):
         self.expect(["--seconds", "0.3", "t.yaml"])
         kept = "cache/gpipe/profiles/" + self.kept()[0]
         self.assertRegex(self.expect(["--plan", "t.yaml"], program=TRAIN), r"\n             from the profile %s\n"
-                         r"             taken just now, slowdown \d+\.\d\d\n(warning      batch norm sees [^\n]+\n {13}[^\n]+\n)?\Z" % re.escape(self.path(kept)))
+                         r"             taken just now, slowdown \d+\.\d\d(?:: disturbed by other programs)?\n(warning      batch norm sees [^\n]+\n {13}[^\n]+\n)?\Z" % re.escape(self.path(kept)))
         profile = json.loads(self.read(kept))
+        profile["devices"][0].update(slowdown=1, spread=0)
         for layer, time in zip(profile["devices"][0]["layers"], [8, 1, 1, 1, 1, 1, 1, 2]):
             layer.update(forward=time, backward_input=time, backward_weight=time, recompute=time, update=0)
         self.write(kept, profile)
@@ -616,7 +634,7 @@ class Balance(unittest.TestCase):
         profile = json.loads(self.read(kept))
         for layer in profile["devices"][0]["layers"]:
             layer.update(forward=10, backward_input=10, backward_weight=10, recompute=10, update=0)
-        profile["devices"][0]["slowdown"] = 1
+        profile["devices"][0].update(slowdown=1, spread=0)
         self.write(kept, profile)
         steps = {}
         for pieces in (2, 3, 4, 8):

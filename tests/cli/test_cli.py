@@ -1107,6 +1107,21 @@ train: {epochs: 1000}
         self.assertEqual(process.returncode, 130)
         self.assertIn(note, out)
 
+    def test_an_error_begins_a_line_of_the_terminal(self):
+        """Whatever another thread or process left on the line: it is cleared first."""
+        try:
+            terminal, theirs = pty.openpty()
+        except OSError as error:
+            self.skipTest(f"no pseudo-terminal can be opened here: {error}")
+        self.addCleanup(os.close, terminal)
+        process = subprocess.Popen([PROGRAM, "none.yaml"], cwd=self.folder, stdin=theirs, stdout=theirs, stderr=theirs)
+        self.assertEqual(process.wait(timeout=PATIENCE), 2)
+        os.close(theirs)
+        seen = ""
+        while "\n" not in seen:
+            seen += os.read(terminal, 4096).decode()
+        self.assertTrue(seen.startswith("\r\x1b[Kgpipe-train: none.yaml"), seen)
+
     def test_ctrl_c_on_a_terminal(self):
         """The line that is rewritten, and the key itself."""
         try:
@@ -1692,6 +1707,33 @@ class Predictions(Group):
         rows = self.predict("c.yaml")
         self.assertEqual(self.predict("--weights", "runs/c/snapshots/step-00000008.safetensors", "c.yaml"), rows)
         self.assertNotEqual(self.predict("--weights", "runs/c/best.safetensors", "c.yaml", "--set", "data.eval.take=[0, 14]"), rows)
+
+    def test_weights_with_a_wrong_bit(self):
+        """Of a snapshot, and of a model, wherever it is. Other programs' files have no checksum, and are taken."""
+        self.expect(["-q", "c.yaml", "--set", "train.save_every=4"], 0)
+        rng = random.Random(7)
+        for name in ("snapshots/step-00000008.safetensors", "model.safetensors", "best.safetensors"):
+            with open(self.path("runs/c/" + name), "rb") as file:
+                whole = file.read()
+            header = 8 + int.from_bytes(whole[:8], "little")
+            for at in (rng.randrange(8, header), rng.randrange(8, header), rng.randrange(header, len(whole)), len(whole) - 1):
+                with open(self.path("w"), "wb") as file:
+                    file.write(whole[:at] + bytes([whole[at] ^ 1 << rng.randrange(8)]) + whole[at + 1:])
+                for arguments in (["--predict", "y.safetensors", "--weights", "w"], ["-o", "started", "--set", "train.init=w"]):
+                    process = self.run_program("-q", *arguments, "c.yaml")
+                    self.assertEqual((process.returncode, process.out), (1, ""), (name, at))
+                    self.assertRegex(process.err, r"\Agpipe-train: (--set train.init=w: )?(/\S+/)?w: .*\n\Z")
+                    if at >= header:
+                        self.assertRegex(process.err, "the checksum is wrong: it says .*; the weights are damaged, or are of several "
+                                         "files: take another copy")
+                    self.assertFalse(os.path.exists(self.path("y.safetensors")) or os.path.exists(self.path("started")))
+        write_tensors(self.path("plain"), **read_tensors(self.path("runs/c/model.safetensors")))
+        self.assertEqual(self.predict("-q", "--weights", "plain", "c.yaml", out=""), self.predict("-q", "c.yaml", out=""))
+        tensors = read_tensors(self.path("plain"))
+        tensors["1.running_var"] = ("F32", [8], struct.pack("<8f", *(7 * [1]), -1))
+        write_tensors(self.path("w"), **tensors)
+        self.expect(["--predict", "y2", "--weights", "w", "c.yaml"], 1, 'gpipe-train: w: tensor "1.running_var" has -1 as element 7: a '
+                    "variance is not negative; the file is damaged, or is not of a batch norm\n", out="")
 
     def test_broken_weights(self):
         model = os.path.join(self.train(), "model.safetensors")

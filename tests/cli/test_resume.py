@@ -867,6 +867,53 @@ class Resume(Runs):
         self.assertEqual(process.returncode, 0)
         self.expect_as_alone()
 
+    def stopped(self):
+        """A run of LINES, stopped between its first step and its end."""
+        self.mark = time.time_ns()
+        process = self.start("-q", *self.LINES)
+        self.assertTrue(self.await_lines(process, 5))
+        process.send_signal(signal.SIGSTOP)
+        return process
+
+    def test_the_folder_moves(self):
+        """The run goes on in it, and not in what stands there now."""
+        process = self.stopped()
+        moved = self.move_folder()
+        process.send_signal(signal.SIGCONT)
+        _, errors = process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, 0)
+        self.expect_moved(moved, errors.splitlines())
+
+    def test_the_folder_is_removed(self):
+        """Nothing can be saved: the run fails, and makes no other folder."""
+        for put in (False, True):
+            process = self.stopped()
+            shutil.rmtree(self.run_folder)
+            if put:
+                os.mkdir(self.run_folder)
+            process.send_signal(signal.SIGCONT)
+            out, errors = process.communicate(timeout=PATIENCE)
+            self.assertEqual((process.returncode, errors), (1, "gpipe-train: %s: the run folder was removed while the run went on: "
+                                                            "nothing more can be saved\n" % self.run_folder))
+            self.assertEqual(os.path.exists(self.run_folder), put)
+            self.assertFalse(put and os.listdir(self.run_folder))
+
+    def test_the_metrics_are_removed(self):
+        """That is said once, and the lines to come are kept."""
+        process = self.stopped()
+        path = os.path.join(self.run_folder, "metrics.jsonl")
+        os.remove(path)
+        process.send_signal(signal.SIGCONT)
+        _, errors = process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, 0)
+        found = re.fullmatch(r"gpipe-train: warning: \S+/metrics.jsonl was removed after step (\d+): its lines are lost, and the run goes on in "
+                             r"a new one\n", errors)
+        self.assertTrue(found, errors)
+        left = results(self.run_folder)
+        self.assertEqual(left[0]["step"], int(found.group(1)) + 1)
+        self.run_program("-q", "--force", *self.LINES)
+        self.assertEqual(results(self.run_folder)[-len(left):], left)
+
     def test_minutes(self):
         """So few of them pass in any step."""
         self.run_program("-q", "--set", "train={steps: 10, save_every: 0.000000001 minutes, keep: 100}")

@@ -5,6 +5,7 @@ import tempfile
 import unittest
 
 import pages
+import surroundings  # noqa: F401
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PATIENCE = 240

@@ -450,6 +450,7 @@ static void summed_files(void **state) {
     assert_int_equal(gp_safetensors_write_summed(whole, items, 2, metadata, &err), GP_OK);
     assert_int_equal(gp_safetensors_open(whole, &file, &err), GP_OK);
     assert_int_equal(gp_safetensors_check_sum(file, &err), GP_OK);
+    assert_int_equal(gp_safetensors_check_any_sum(file, &err), GP_OK);
     assert_string_equal(gp_safetensors_metadata(file, "format"), "pt");
     gp_safetensors_close(&file);
     unsigned char *bytes = fixture_read(whole, &count);
@@ -467,8 +468,10 @@ static void summed_files(void **state) {
         bytes[bit / 8] ^= flip;
         fixture_write(path, bytes, count);
         gp_status status = gp_safetensors_open(path, &file, &err);
+        gp_status any = status == GP_OK ? gp_safetensors_check_any_sum(file, &err) : status;
         if (status == GP_OK) status = gp_safetensors_check_sum(file, &err);
         assert_int_equal(status, GP_DATA);
+        assert_int_equal(any, GP_DATA);
         gp_safetensors_close(&file);
         bytes[bit / 8] ^= flip;
     }
@@ -485,7 +488,31 @@ static void summed_files(void **state) {
     assert_int_equal(gp_safetensors_open(path, &file, &err), GP_OK);
     fixture_expect(gp_safetensors_check_sum(file, &err), GP_DATA, &err, path,
                    ": offset 8: the header does not begin with a checksum");
+    assert_int_equal(gp_safetensors_check_any_sum(file, &err), GP_OK);
     gp_safetensors_close(&file);
+}
+
+/* Entries that other programs may begin with, and a checksum that one of them has put elsewhere. */
+static void files_without_a_checksum(void **state) {
+    (void)state;
+    static const char *const headers[] = {
+        "{}",
+        "{\"__metadata__\":{}}",
+        "{\"__metadata__\":{\"checksum\":\"00000000000000000000000000000000\"}}",
+        "{\"__metadata__\":{\"xxh3-1\":\"00000000000000000000000000000000aa\"}}",
+        "{\"__metadata__\":{\"xxh3-129\":\"0000000000000000000000000000000g\"}}",
+        "{\"__metadata__\":{\"format\":\"pt\",\"xxh3-128\":\"00000000000000000000000000000000\"}}",
+        "{ \"__metadata__\":{\"xxh3-128\":\"00000000000000000000000000000000\"}}",
+    };
+    const char *path = fixture_path("foreign.safetensors");
+    for (size_t i = 0; i < sizeof headers / sizeof *headers; i++) {
+        gp_safetensors *file = NULL;
+        gp_error err = {0};
+        write_by_hand(path, headers[i], strlen(headers[i]), 0);
+        if (gp_safetensors_open(path, &file, &err) != GP_OK) fail_msg("%s: %s", headers[i], err.text);
+        assert_int_equal(gp_safetensors_check_any_sum(file, &err), GP_OK);
+        gp_safetensors_close(&file);
+    }
 }
 
 static void shortened_while_open(void **state) {
@@ -681,7 +708,8 @@ int main(void) {
         cmocka_unit_test(damaged_files),        cmocka_unit_test(failed_writes),
         cmocka_unit_test(replaced_whole),       cmocka_unit_test(large_headers_take_little),
         cmocka_unit_test(shortened_while_open), cmocka_unit_test(spares_other_files),
-        cmocka_unit_test(summed_files),         cmocka_unit_test(written_in_parts),
+        cmocka_unit_test(summed_files),         cmocka_unit_test(files_without_a_checksum),
+        cmocka_unit_test(written_in_parts),
     };
     return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
 }

@@ -67,6 +67,32 @@ static void finds_a_part_of_another_snapshot(void **state) {
     assert_int_equal(gp_safetensors_open(fixture_path("folder"), &file, &err), GP_OK);
     assert_int_equal(gp_safetensors_check_sum(file, &err), GP_DATA);
     assert_non_null(strstr(err.text, "the checksum of part-1.safetensors is not that of the file"));
+    assert_int_equal(gp_safetensors_check_any_sum(file, &err), GP_DATA);
+    gp_safetensors_close(&file);
+}
+
+/* As Hugging Face's are, whose parts may come from anywhere. */
+static void an_index_may_have_no_checksums(void **state) {
+    (void)state;
+    char sums[2][GP_CHECKSUM_DIGITS + 1];
+    const gp_safetensors_item plain = {.name = "b", .dtype = GP_F32, .rank = 1, .dim = {3}, .data = b};
+    gp_error err = {0};
+    gp_safetensors *file = NULL;
+    write_parts(sums);
+    assert_int_equal(gp_safetensors_write(fixture_path("folder/part-1.safetensors"), &plain, 1, NULL, &err), GP_OK);
+    write_index("{\"weight_map\": {\"a\": \"part-0.safetensors\", \"b\": \"part-1.safetensors\"}}%s%s", "", "");
+    assert_int_equal(gp_safetensors_open(fixture_path("folder"), &file, &err), GP_OK);
+    assert_int_equal(gp_safetensors_check_sum(file, &err), GP_DATA);
+    assert_int_equal(gp_safetensors_check_any_sum(file, &err), GP_OK);
+    gp_safetensors_close(&file);
+    FILE *part = fopen(fixture_path("folder/part-0.safetensors"), "r+");
+    assert_non_null(part);
+    assert_int_equal(fseek(part, -1, SEEK_END), 0);
+    fputc(1, part);
+    fclose(part);
+    assert_int_equal(gp_safetensors_open(fixture_path("folder"), &file, &err), GP_OK);
+    assert_int_equal(gp_safetensors_check_any_sum(file, &err), GP_DATA);
+    assert_non_null(strstr(err.text, "part-0.safetensors: offset"));
     gp_safetensors_close(&file);
 }
 
@@ -141,6 +167,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(is_read_as_one_file),
         cmocka_unit_test(finds_a_part_of_another_snapshot),
+        cmocka_unit_test(an_index_may_have_no_checksums),
         cmocka_unit_test(finds_a_changed_byte),
         cmocka_unit_test(refuses_indices),
     };

@@ -191,8 +191,10 @@ static void write_balanced(void) {
 
 /* Some plans fit, some do not, and of one device some layers keep what others recompute. */
 static gp_status search(gp_error *err) {
-    const gp_search_request request = {
-        .config = fixture_path("searched.yaml"), .profile = fixture_path("times.json"), .seconds = 1};
+    const gp_search_request request = {.config = fixture_path("searched.yaml"),
+                                       .frees_micro_batches = true,
+                                       .profile = fixture_path("times.json"),
+                                       .seconds = 1};
     gp_search found;
     gp_status status = gp_search_run(&request, &found, err);
     if (status == GP_OK && (found.tried < 12 || found.count == 0 || found.too_large == 0 || found.refused > 0))

@@ -12,6 +12,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     gp_status status = gp_safetensors_open(fuzz_file(0, bytes, size), &file, &err);
     fuzz_check(status, &err);
     if (status != GP_OK) return 0;
+    status = gp_safetensors_check_any_sum(file, &err);
+    fuzz_check(status, &err);
+    FUZZ_PROMISE(status == GP_OK || gp_safetensors_check_sum(file, &err) != GP_OK);
     size_t count = gp_safetensors_count(file);
     uint64_t end = 0, all = count ? gp_safetensors_at(file, count - 1)->end : 0;
     FUZZ_PROMISE(all <= size);

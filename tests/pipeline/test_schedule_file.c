@@ -63,8 +63,16 @@ static void bad_orders_are_refused_with_their_place(void **state) {
                               "second stage, not \"B0x\"");
     check_refused("F0 B9999\n", "a.txt:1:4: expected F, B, I or W and a micro-batch, as in F0, or 1F0 on a worker's "
                                 "second stage, not \"B9999\"");
-    check_refused("4096F0 B0\n", "a.txt:1:1: expected F, B, I or W and a micro-batch, as in F0, or 1F0 on a worker's "
-                                 "second stage, not \"4096F0\"");
+    /* What may be any file is not shown. */
+    check_refused("root:x:0:0\n",
+                  "a.txt:1:1: this is no schedule: expected F, B, I or W and a micro-batch, as in F0, or "
+                  "1F0 on a worker's second stage");
+    check_refused("on secret\n", "a.txt:1:4: this is no schedule: expected the number of a worker");
+    check_refused("programs_secret 1\n", "a.txt:1:1: expected a header that begins with \"programs\"");
+    check_refused("programs secret\n", "a.txt:1:10: expected workers= and a number from 1 to 4096");
+    check_refused("4096F0 B0\n",
+                  "a.txt:1:1: this is no schedule: expected F, B, I or W and a micro-batch, as in F0, or "
+                  "1F0 on a worker's second stage");
     check_refused("on 0 x\nF0 B0\n", "a.txt:1:6: expected the number of a worker, not \"x\"");
     check_refused("F0 B0\non 0\n", "a.txt:2:1: \"on\" may occur only once, before the first worker");
     check_refused("on 0 2\nF0 B0\nF0 B0\n",

@@ -33,6 +33,7 @@ static struct {
     uint64_t unit;     /* nanoseconds of an op that is not in `takes` */
     int every, factor; /* one op of so many, ever another one, takes so many times as long; 0: none */
     uint64_t cold;     /* the first ops, which take ten times as long */
+    uint64_t busy;     /* from this op on, all take three times as long; 0: none */
     uint64_t runs, together;
     int turns;       /* how often another device's ops came */
     const void *was; /* the stream that worked last */
@@ -55,6 +56,7 @@ static void spend(const gp_op_desc *desc) {
     if (desc->flags & GP_OP_ACCUMULATE) takes += fake.accumulating;
     fake.runs++;
     if (fake.runs <= fake.cold) takes *= 10;
+    if (fake.busy && fake.runs > fake.busy) takes *= 3;
     if (fake.every && fake.runs * 618 % 1000 < 1000 / (uint64_t)fake.every) takes *= (uint64_t)fake.factor;
     fake.now += takes;
 }
@@ -249,6 +251,21 @@ static void a_noisy_neighbour_changes_no_median(void **state) {
         }
         if (!(rounds[0] > 100 && rounds[1] < rounds[0] / 2)) fail_msg("%d, %d rounds", rounds[0], rounds[1]);
     }
+}
+
+/* Other programs begin after six rounds, the first of which is cold: most rounds are three times as long, and none of
+ * them counts. */
+static void a_disturbed_phase_does_not_count(void **state) {
+    (void)state;
+    const gp_device_spec spec = {make_kind(true), 0, 1, 0};
+    fake.accumulating = 4000;
+    fake.busy = 6 * 24; /* ops of a round */
+    measured m = measure(MODEL, &spec, 1, 0.01);
+    if (m.status != GP_OK) fail_msg("%s", m.err.text);
+    assert_true(m.came.rounds >= GP_MEASURE_ROUNDS);
+    expect_model(&m);
+    expect_near(m.profile->devices[0].slowdown, 1);
+    release(&m);
 }
 
 /* A second for each op, and half a minute for all: after five rounds, since few say little. One round if that takes
@@ -589,6 +606,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_are_sums_of_their_ops),
         cmocka_unit_test(a_noisy_neighbour_changes_no_median),
+        cmocka_unit_test(a_disturbed_phase_does_not_count),
         cmocka_unit_test(the_time_is_kept_where_it_can_be),
         cmocka_unit_test(the_cold_round_is_left_out),
         cmocka_unit_test(equal_ops_share_their_times),

@@ -189,13 +189,14 @@ static void sources_have_words(void **state) {
     expect_words(profile, "from the profile taken now", "slowdown 1.00");
     profile->taken = 1000000 - 7200;
     profile->devices[0].slowdown = 1.15;
-    expect_words(profile, "from the profile taken now", "taken 2 hours ago, slowdown 1.15");
+    expect_words(profile, "from the profile taken now",
+                 "taken 2 hours ago, slowdown 1.15: disturbed by other programs");
     profile->scaled = 1;
     profile->other_company = true;
     expect_words(profile,
                  "scaled from the profile taken now, of micro-batches of 1 sample, taken with 2 of the host's "
                  "devices at work",
-                 "taken 2 hours ago, slowdown 1.15");
+                 "taken 2 hours ago, slowdown 1.15: disturbed by other programs");
     gp_profile_destroy(&profile);
 }
 

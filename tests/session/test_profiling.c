@@ -104,6 +104,7 @@ static void spoil(const gp_session *session, double slowdown, int64_t age) {
     gp_error err = {0};
     assert_int_equal(gp_profile_read(session->profile->path, &profile, &err), GP_OK);
     profile->devices[0].slowdown = slowdown;
+    profile->devices[0].spread = 0;
     profile->taken = (int64_t)time(NULL) - age;
     assert_int_equal(gp_profile_keep(profile, session->profile->path, &err), GP_OK);
     gp_profile_destroy(&profile);
@@ -125,11 +126,54 @@ static void a_slowed_profile_is_measured_again(void **state) {
         assert_int_equal(session->measured.rounds > 0, cases[i].again);
         assert_int_equal(gp_profile_slowdown(session->profile) == cases[i].slowdown, !cases[i].again);
     }
-    spoil(session, 900, 3600); /* a run without a choice measures nothing */
     gp_session_close(&session);
-    session = find(NULL);
-    assert_true(gp_profile_slowdown(session->profile) == 900);
+}
+
+/* Planning measures nothing: it uses a disturbed profile as long as what disturbed it may still run, to predict and not
+ * to choose. Later it counts, for any size of micro-batch, and says why. */
+static void a_disturbed_profile_chooses_nothing(void **state) {
+    (void)state;
+    gp_error err = {0};
+    const char *const *mixed =
+        FIXTURE_CHANGES("model.layers=[flatten, linear: 3, relu, relu, relu]", "pipeline.micro_batches=4");
+    use_new_cache();
+    gp_session *counted = find(mixed);
+    gp_session *session =
+        open_with(&(gp_session_options){.balances = true, .profiling = GP_PROFILING_MEASURE, .seconds = 0.01}, mixed);
+    gp_profile *profile = NULL;
+    for (int disturbed = 0; disturbed < 2; disturbed++) {
+        assert_int_equal(gp_profile_read(session->profile->path, &profile, &err), GP_OK);
+        for (int i = 0; i < profile->layer_count; i++)
+            for (int t = 0; t < GP_PROFILE_TIMES; t++)
+                profile->devices[0].layers[i].time[t] = i == 4 ? 1 : 1e-6; /* the last layer takes longest */
+        profile->devices[0].slowdown = disturbed ? 2.26 : 1;
+        profile->devices[0].spread = 0;
+        profile->taken = (int64_t)time(NULL) - 60;
+        assert_int_equal(gp_profile_keep(profile, session->profile->path, &err), GP_OK);
+        gp_profile_destroy(&profile);
+        gp_session *found = find(mixed);
+        assert_false(gp_profile_is_counted(found->profile));
+        assert_int_equal(found->layers[0], disturbed ? counted->layers[0] : 4);
+        gp_session_close(&found);
+    }
+    assert_true(counted->layers[0] != 4);
+    spoil(session, 2.26, 45 * 60);
+    for (int other = 0; other < 2; other++) {
+        gp_session *found = find(
+            other ? FIXTURE_CHANGES("model.layers=[flatten, linear: 3, relu, relu, relu]", "pipeline.micro_batches=8")
+                  : mixed);
+        assert_true(gp_profile_is_counted(found->profile));
+        char *source = NULL;
+        assert_int_equal(gp_profile_source(found->profile, &source, &err), GP_OK);
+        assert_int_equal(strstr(source,
+                                "; the kept profile is not used: other programs disturbed it when it was measured "
+                                "(slowdown 2.26); gpipe-balance measures one") != NULL,
+                         !other);
+        free(source);
+        gp_session_close(&found);
+    }
     gp_session_close(&session);
+    gp_session_close(&counted);
 }
 
 static void balancing_leaves_rates_and_a_profile(void **state) {
@@ -397,6 +441,7 @@ int main(void) {
         cmocka_unit_test(other_micro_batches_are_scaled),
         cmocka_unit_test(what_is_measured_is_told),
         cmocka_unit_test(a_slowed_profile_is_measured_again),
+        cmocka_unit_test(a_disturbed_profile_chooses_nothing),
         cmocka_unit_test(a_measured_link_is_kept_and_used),
         cmocka_unit_test(links_that_a_kept_profile_lacks_are_added),
         cmocka_unit_test(links_stay_in_changes),

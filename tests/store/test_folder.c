@@ -153,6 +153,35 @@ static void a_locked_folder_is_in_use(void **state) {
     assert_string_equal(err.text, wanted);
 }
 
+/* Also where another folder of that name is there meanwhile. */
+static void a_held_folder_is_found_where_it_is(void **state) {
+    (void)state;
+    gp_error err = {0};
+    gp_folder_held held;
+    bool moved = true;
+    char *folder = strdup(fixture_path("held")), *other = strdup(fixture_path("moved"));
+    assert_true(folder && other);
+    gp_folder_hold(folder, &held); /* it is not there */
+    assert_int_equal(gp_folder_find(&held, &moved, &err), GP_OK);
+    assert_false(moved);
+    assert_int_equal(gp_folder_make(folder, &err), GP_OK);
+    gp_folder_hold(folder, &held);
+    assert_int_equal(gp_folder_find(&held, &moved, &err), GP_OK);
+    assert_false(moved);
+    assert_int_equal(rename(folder, other), 0);
+    assert_int_equal(gp_folder_make(folder, &err), GP_OK);
+    assert_int_equal(gp_folder_find(&held, &moved, &err), GP_OK);
+    assert_true(moved && gp_file_is(held.path.text, other));
+    assert_int_equal(gp_folder_find(&held, &moved, &err), GP_OK);
+    assert_false(moved);
+    assert_int_equal(rmdir(other), 0);
+    assert_int_equal(gp_folder_find(&held, &moved, &err), GP_IO);
+    assert_non_null(strstr(err.text, "moved: the run folder was removed while the run went on"));
+    gp_folder_release(&held);
+    free(folder);
+    free(other);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_default_is_named_after_the_configuration),
@@ -163,6 +192,7 @@ int main(void) {
         cmocka_unit_test(what_a_run_has_left_is_told_from_other_files),
         cmocka_unit_test(a_file_in_the_way_is_named),
         cmocka_unit_test(a_locked_folder_is_in_use),
+        cmocka_unit_test(a_held_folder_is_found_where_it_is),
     };
     return cmocka_run_group_tests_name("folder", tests, fixture_make, fixture_remove);
 }

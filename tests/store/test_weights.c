@@ -1,5 +1,6 @@
 #include "store/weights.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -338,6 +339,58 @@ static void a_name_that_skips_nothing_is_refused(void **state) {
     end();
 }
 
+static void write_bytes(const char *path, const char *bytes, size_t count) {
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, count, file), count);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* What a run has saved has a checksum: no bit of it may be another one. */
+static void a_wrong_bit_is_refused(void **state) {
+    (void)state;
+    enum { STRIDE = 61 };
+    size_t bytes = 0;
+    gp_error err = {0};
+    start("pipeline.balance=[3, 3, 2]");
+    save_initial(1, fixture_path("whole"));
+    char *text = fixture_read(fixture_path("whole"), &bytes);
+    assert_memory_equal(text + 8, GP_SAFETENSORS_SUMMED, sizeof GP_SAFETENSORS_SUMMED - 1);
+    must(gp_weights_check(session->graph, from("whole"), &err), &err);
+    for (size_t bit = 0; bit < 8 * bytes; bit += STRIDE) {
+        text[bit / 8] = (char)(text[bit / 8] ^ 1 << bit % 8);
+        write_bytes(fixture_path("flipped"), text, bytes);
+        if (gp_weights_check(session->graph, from("flipped"), &err) != GP_DATA) fail_msg("bit %zu is taken", bit);
+        text[bit / 8] = (char)(text[bit / 8] ^ 1 << bit % 8);
+    }
+    text[bytes - 1] = (char)(text[bytes - 1] ^ 1);
+    write_bytes(fixture_path("flipped"), text, bytes);
+    assert_int_equal(gp_weights_check(session->graph, from("flipped"), &err), GP_DATA);
+    assert_memory_equal(err.text, fixture_path("flipped"), strlen(fixture_path("flipped")));
+    assert_non_null(strstr(err.text, ": offset 37: the checksum is wrong: it says "));
+    assert_non_null(strstr(err.text, "; the weights are damaged, or are of several files: take another copy"));
+    free(text);
+    end();
+}
+
+static void a_negative_variance_is_refused(void **state) {
+    (void)state;
+    gp_error err = {0};
+    char wanted[700];
+    copy c = fresh();
+    float *variance = (float *)(uintptr_t)c.items[find(&c, "1.running_var")].data;
+    variance[5] = -0.25F;
+    write_copy(&c, fixture_path("negative"));
+    start("pipeline.balance=[3, 3, 2]");
+    assert_int_equal(gp_weights_load(run, session->plan, from("negative"), &err), GP_DATA);
+    snprintf(wanted, sizeof wanted,
+             "%s: tensor \"1.running_var\" has -0.25 as element 5: a variance is not negative; the file is damaged, or "
+             "is not of a batch norm",
+             fixture_path("negative"));
+    assert_string_equal(err.text, wanted);
+    end();
+}
+
 static void a_missing_file_is_named(void **state) {
     (void)state;
     gp_error err = {0};
@@ -365,6 +418,8 @@ int main(void) {
         cmocka_unit_test(skipped_layers_keep_their_initial_values),
         cmocka_unit_test(skipped_layers_may_be_anything_in_the_file),
         cmocka_unit_test(a_name_that_skips_nothing_is_refused),
+        cmocka_unit_test(a_wrong_bit_is_refused),
+        cmocka_unit_test(a_negative_variance_is_refused),
         cmocka_unit_test(a_missing_file_is_named),
     };
     return cmocka_run_group_tests_name("weights", tests, fixture_make, fixture_remove);

@@ -430,6 +430,32 @@ static void what_is_no_file_is_not_reopened(void **state) {
     assert_null(metrics);
 }
 
+static void a_file_that_was_removed_begins_anew(void **state) {
+    (void)state;
+    gp_error err = {0};
+    gp_metrics *metrics = NULL;
+    const char *path = fixture_path("renewed");
+    size_t bytes;
+    assert_int_equal(gp_metrics_open(path, now(), &metrics, &err), GP_OK);
+    assert_int_equal(write_eval(metrics, 1, 1, 1), GP_OK);
+    assert_false(gp_metrics_are_gone(metrics));
+    assert_int_equal(unlink(path), 0);
+    assert_true(gp_metrics_are_gone(metrics));
+    fixture_write_text("renewed", "theirs\n");
+    assert_int_equal(gp_metrics_renew(metrics, path, &err), GP_IO);
+    assert_non_null(strstr(err.text, "the file was removed while the run went on, and cannot be made again: "));
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(gp_metrics_renew(metrics, path, &err), GP_OK);
+    assert_false(gp_metrics_are_gone(metrics));
+    assert_int_equal(gp_metrics_bytes(metrics), 0);
+    assert_int_equal(write_eval(metrics, 2, 1, 1), GP_OK);
+    char *text = fixture_read(path, &bytes);
+    assert_int_equal(bytes, gp_metrics_bytes(metrics));
+    assert_non_null(strstr(text, "\"step\":2"));
+    free(text);
+    assert_int_equal(gp_metrics_close(&metrics, &err), GP_OK);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_start_says_what_runs),
@@ -446,6 +472,7 @@ int main(void) {
         cmocka_unit_test(an_interrupted_write_is_repeated),
         cmocka_unit_test(reopened_it_is_cut_back_to_whole_lines),
         cmocka_unit_test(what_is_no_file_is_not_reopened),
+        cmocka_unit_test(a_file_that_was_removed_begins_anew),
     };
     return cmocka_run_group_tests_name("metrics", tests, fixture_make, fixture_remove);
 }
