@@ -3,7 +3,8 @@
 
   - every file of src/ begins, itself or its header, with a comment whose first sentence says what the file is for, in
     no more than 30 words; docs/files.md lists these sentences (--write makes it);
-  - every relative link of README.md and docs/*.md leads to a file, and its #anchor to a heading there;
+  - every relative link of README.md and docs/*.md leads to a file, and its #anchor to a heading there; so do the pages that
+    sources name, such as docs/files.md#srcbase in a message;
   - README.md and docs/*.md have no "@@", which marks a number that is still to be filled in.
 
 Usage: check-docs.py [--root FOLDER] [--write] | --self-test. Prints what is missing, and exits with 1.
@@ -25,6 +26,7 @@ REST = re.compile(r"[:;]\s| \(|, (?:which|as|so that|and not|or|also|without|whe
 SHORTEST = 3  # words
 HEADING = re.compile(r"^#+ ")
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
+NAMED = re.compile(r"(?<![\w/])(docs/[\w.-]+\.md)(?:#([\w-]+))?")
 CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
@@ -115,6 +117,10 @@ def check_marks(root):
 
 def check_links(root):
     messages = []
+    for source in (path for folder in folders_of_sources(root) for path in sorted(folder.iterdir()) if path.suffix in SOURCES):
+        for number, line in enumerate(source.read_text(encoding="utf-8").splitlines(), 1):
+            whys = [check_link(root / "README.md", path, anchor) for path, anchor in NAMED.findall(line)]
+            messages += [f"{source}:{number}: {why}" for why in whys if why]
     for document in pages(root):
         for number, line in enumerate(document.read_text(encoding="utf-8").splitlines(), 1):
             for path, anchor in LINK.findall(line):
@@ -135,6 +141,8 @@ def self_test():
         (base, "/* B */\n", "[x](docs/files.md#srcbase) [y](#top)\n# Top\n", None),
         (base, "/* B */\n", "[x](docs/files.md#src/base)\n", "the link docs/files.md#src/base has no heading"),
         (base, "/* B */\n", "[x](#top)\n```\n# Top\n```\n", "README.md:1: the link #top has no heading"),
+        (base, '/* B */\nchar a[] = "see docs/files.md#srcbase";\n', link, None),
+        (base, '/* B */\nchar a[] = "see docs/files.md#src";\n', link, "b.c:2: the link docs/files.md#src has no heading"),
         (base, "/* B */\n", "# Top\nsee @@SPEED@@\n", "README.md:2: has @@: fill in the value"),
         (base, "/* B */\n", "see user@example.org\n", None),
     ]

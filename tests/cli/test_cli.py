@@ -1459,6 +1459,20 @@ class Plan(Group):
             write_tensors(self.path(f"data/digits/{name}.safetensors"), x=("F32", [count, 1, 8, 8], bytes(count * 256)),
                           y=("I64", [count], bytes(count * 8)))
 
+    def test_mean_and_std_of_other_values(self):
+        """Bytes are scaled to 0 … 1 before them; what was measured in 0 … 255 makes all pictures alike."""
+        write_tensors(self.path("bytes.safetensors"), x=("U8", [64, 2, 4, 4], bytes(range(256)) * 8), y=("I64", [64], bytes(512)))
+        bytes_ = "data.train={tensors: bytes.safetensors, transform: [%s]}"
+        scaled, of_bytes = "normalize: {mean: [0.49, 0.45], std: 0.25}", "normalize: {mean: [123.7, 116.3], std: [58.4, 1]}"
+        warning = "warning%s data.train.transform: normalize has mean 123.7 and std 58.4, as if values were 0 … 255; bytes are scaled " \
+                  "to 0 … 1 before: divide mean and std by 255\n"
+        for change, warns in ((bytes_ % scaled, False), (bytes_ % of_bytes, True), (bytes_ % (scaled + ", " + of_bytes), False),
+                              ("data.train.transform=[%s]" % of_bytes, False)):
+            plan = self.expect(["--plan", "c.yaml", *sets([change])], 0).out
+            run = self.expect(["-o", "run", "--force", "c.yaml", *sets([change, "train.epochs=1"])], 0).out
+            self.assertEqual((warning % "     " in plan, warning % ":" in run), (warns, warns), change)
+            self.assertEqual((plan + run).count("0 … 255"), 2 * warns)
+
     def test_configurations_of_the_pages(self):
         """README's own network trains from weights and on data like those of its script; that of the page for torchgpipe is planned."""
         for page, samples, classes in (("README.md", 128, 4), ("docs/coming-from-torchgpipe.md", 128, 10)):
