@@ -94,12 +94,46 @@ static gp_status part_from_other_names(gp_metrics *metrics, gp_error *err) {
     return metrics->fd >= 0 ? GP_OK : gp_fail(err, GP_IO, "%s: cannot be written: %s", metrics->path, strerror(errno));
 }
 
-static gp_status cut_back(gp_metrics *metrics, int64_t bytes, bool *lost, gp_error *err) {
+/* The step of a line of a step or an evaluation; -1: it is another. */
+static int64_t step_of(const char *line) {
+    static const char *const heads[] = {"{\"event\":\"step\",\"step\":", "{\"event\":\"eval\",\"step\":"};
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+        if (strncmp(line, heads[i], strlen(heads[i])) == 0) return strtoll(line + strlen(heads[i]), NULL, 10);
+    return -1;
+}
+
+/* A file that was made again behind an older snapshot has other lines where the snapshot's end: it ends before the
+ * first that is not of a step before the snapshot. */
+static gp_status leave_out_later(gp_metrics *metrics, int64_t step, gp_error *err) {
+    char *line = NULL;
+    size_t capacity = 0;
+    off_t end = 0;
+    bool later = false;
+    int fd = lseek(metrics->fd, 0, SEEK_SET) == 0 ? fcntl(metrics->fd, F_DUPFD_CLOEXEC, 0) : -1;
+    FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
+    if (!file && fd >= 0) close(fd);
+    while (file && end < metrics->end && !later) {
+        ssize_t got = getline(&line, &capacity, file);
+        if (got <= 0) break;
+        later = step_of(line) > step;
+        if (!later) end += got;
+    }
+    bool failed = !file || (end < metrics->end && !later);
+    int why = errno;
+    if (file) (void)fclose(file);
+    free(line);
+    if (failed) return gp_fail(err, GP_IO, "%s: cannot be read: %s", metrics->path, strerror(why));
+    if (end < metrics->end) metrics->end = end;
+    return GP_OK;
+}
+
+static gp_status cut_back(gp_metrics *metrics, int64_t bytes, int64_t step, bool *lost, gp_error *err) {
     struct stat about;
     if (fstat(metrics->fd, &about) != 0 || !S_ISREG(about.st_mode))
         return gp_fail(err, GP_IO, "%s: is not a regular file, so its lines after the snapshot cannot be removed",
                        metrics->path);
     GP_RETURN_IF_FAILED(find_line_end(metrics, about.st_size < bytes ? about.st_size : bytes, &metrics->end, err));
+    GP_RETURN_IF_FAILED(leave_out_later(metrics, step, err));
     *lost = metrics->end != bytes;
     if (about.st_nlink > 1) GP_RETURN_IF_FAILED(part_from_other_names(metrics, err));
     if (ftruncate(metrics->fd, metrics->end) != 0 || lseek(metrics->fd, metrics->end, SEEK_SET) < 0)
@@ -122,11 +156,11 @@ static double last_time(const gp_metrics *metrics) {
     return isfinite(time) && time > 0 ? time : 0;
 }
 
-gp_status gp_metrics_reopen(const char *path, int64_t bytes, double began, gp_metrics **out, bool *lost,
+gp_status gp_metrics_reopen(const char *path, int64_t bytes, int64_t step, double began, gp_metrics **out, bool *lost,
                             gp_error *err) {
     gp_metrics *metrics = NULL;
     GP_RETURN_IF_FAILED(open_file(path, O_RDWR, began, &metrics, err));
-    gp_status status = cut_back(metrics, bytes, lost, err);
+    gp_status status = cut_back(metrics, bytes, step, lost, err);
     if (status == GP_OK) {
         metrics->origin -= last_time(metrics);
         *out = metrics;
@@ -191,8 +225,18 @@ bool gp_metrics_are_gone(const gp_metrics *metrics) {
     return fstat(metrics->fd, &about) == 0 && S_ISREG(about.st_mode) && about.st_nlink == 0;
 }
 
-gp_status gp_metrics_renew(gp_metrics *metrics, const char *path, gp_error *err) {
+gp_status gp_metrics_renew(gp_metrics *metrics, const char *path, bool *renewed, gp_error *err) {
     gp_metrics *fresh = NULL;
+    struct stat own, found;
+    bool is_there = lstat(path, &found) == 0;
+    *renewed = false;
+    if (is_there && fstat(metrics->fd, &own) == 0 && own.st_dev == found.st_dev && own.st_ino == found.st_ino)
+        return GP_OK;
+    if (is_there)
+        return gp_fail(err, GP_IO,
+                       "%s was replaced while the run went on: what is there now stays as it is, and the lines of the "
+                       "run are lost",
+                       path);
     if (open_file(path, O_WRONLY | O_EXCL, metrics->origin, &fresh, err) != GP_OK)
         return gp_error_context(err, "the file was removed while the run went on, and cannot be made again: ");
     close(metrics->fd);
@@ -201,6 +245,7 @@ gp_status gp_metrics_renew(gp_metrics *metrics, const char *path, gp_error *err)
     metrics->path = fresh->path;
     metrics->end = 0;
     free(fresh);
+    *renewed = true;
     return GP_OK;
 }
 

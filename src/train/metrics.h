@@ -23,13 +23,14 @@ typedef struct gp_metrics gp_metrics;
  * if another process makes the file meanwhile. `began`: when this process began the run, in seconds of gp_clock. */
 GP_MUST_USE gp_status gp_metrics_open(const char *path, double began, gp_metrics **out, gp_error *err);
 /* Opens the file of a run that is resumed, and cuts it back to `bytes`. If it is shorter (*lost is true then), it is
- * cut back to its last whole line. A missing file is created. */
-GP_MUST_USE gp_status gp_metrics_reopen(const char *path, int64_t bytes, double began, gp_metrics **out, bool *lost,
-                                        gp_error *err);
-/* Somebody has removed the file. */
+ * cut back to its last whole line; if there are lines of steps after `step`, to the first of them (*lost, too). A
+ * missing file is created. */
+GP_MUST_USE gp_status gp_metrics_reopen(const char *path, int64_t bytes, int64_t step, double began, gp_metrics **out,
+                                        bool *lost, gp_error *err);
+/* Somebody has removed or replaced the file. */
 bool gp_metrics_are_gone(const gp_metrics *metrics);
-/* Goes on in a new file. GP_IO, also where one of that name is there. */
-GP_MUST_USE gp_status gp_metrics_renew(gp_metrics *metrics, const char *path, gp_error *err);
+/* Goes on in a new file. GP_IO, also where another one of that name is there: the metrics go on where they were. */
+GP_MUST_USE gp_status gp_metrics_renew(gp_metrics *metrics, const char *path, bool *renewed, gp_error *err);
 /* GP_IO where lines still wait, or the system reports only now that bytes could not be written. */
 GP_MUST_USE gp_status gp_metrics_close(gp_metrics **metrics, gp_error *err);
 

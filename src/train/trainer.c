@@ -6,7 +6,8 @@
 #include "settings/rate.h"
 #include "train/trainer_internal.h"
 
-/* Said once: the file's lines wait in memory from now on; or somebody has removed it, and another one begins. */
+/* Said once: the file's lines wait in memory from now on; or somebody has removed it, and another one begins, or cannot
+ * begin. A snapshot says how long the new one is. */
 static gp_status watch_metrics(gp_trainer *t, gp_error *err) {
     gp_error failure = {0};
     if (gp_metrics_poll(t->metrics, &failure) != GP_OK)
@@ -14,7 +15,15 @@ static gp_status watch_metrics(gp_trainer *t, gp_error *err) {
     if (!gp_metrics_are_gone(t->metrics)) return GP_OK;
     GP_RETURN_IF_FAILED(gp_trainer_find_folder(t, err));
     const gp_path path = gp_folder_file(t->folder.path.text, "metrics.jsonl");
-    GP_RETURN_IF_FAILED(gp_metrics_renew(t->metrics, path.text, err));
+    bool renewed;
+    if (gp_metrics_renew(t->metrics, path.text, &renewed, &failure) != GP_OK && !t->metrics_told) {
+        t->metrics_told = true;
+        gp_progress_warn(&t->progress, "%s; the run goes on", failure.text);
+    }
+    if (!renewed) return GP_OK;
+    t->metrics_told = false;
+    t->save_due = true;
+    if (t->saved == t->reached.step) t->saved = -1;
     t->reached.metrics_bytes = gp_metrics_bytes(t->metrics);
     gp_progress_warn(&t->progress,
                      "%s was removed after step %" PRId64 ": its lines are lost, and the run goes on in a new one",

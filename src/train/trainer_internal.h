@@ -57,7 +57,9 @@ typedef struct gp_trainer {
     bool shared;        /* all processes see the run folder */
     bool weights;       /* the run holds weights worth saving */
     bool interrupted;
-    bool told; /* the run's error names a tensor that cannot be saved */
+    bool told;         /* the run's error names a tensor that cannot be saved */
+    bool metrics_told; /* that metrics.jsonl is gone, and cannot be made again */
+    bool save_due;     /* the snapshots that stand name the length of a metrics.jsonl that is gone */
 } gp_trainer;
 
 /* The run is asked to end. */

@@ -27,6 +27,7 @@ bool gp_trainer_takes_snapshots(const gp_trainer *t) {
 bool gp_trainer_saves(const gp_trainer *t, int64_t step) {
     const gp_every *every = &t->session->config->train.save_every;
     if (t->saved == step || step == 0 || !gp_trainer_takes_snapshots(t)) return false;
+    if (t->save_due) return true;
     if (every->time.count > 0) return gp_time_is_due(every->time, t->length, step);
     return gp_now() - t->saved_at >= gp_save_interval(every, t->pause);
 }
@@ -84,6 +85,7 @@ static gp_status save(gp_trainer *t, bool beside, gp_error *err) {
     if (gp_saver_snapshot(t->saver, t->run, &t->reached, beside, err) != GP_OK) return gp_trainer_refuse_state(t, err);
     t->saved = t->reached.step;
     t->saved_at = gp_now();
+    t->save_due = false;
     return GP_OK;
 }
 

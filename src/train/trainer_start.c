@@ -30,8 +30,8 @@ static gp_status open_metrics(gp_trainer *t, gp_error *err) {
     const gp_resume *resume = t->options->resume;
     const gp_path path = gp_folder_file(t->folder.path.text, "metrics.jsonl");
     bool lost = false;
-    gp_status status = resume ? gp_metrics_reopen(path.text, resume->snapshot.reached.metrics_bytes, t->progress.began,
-                                                  &t->metrics, &lost, err)
+    gp_status status = resume ? gp_metrics_reopen(path.text, resume->snapshot.reached.metrics_bytes, t->reached.step,
+                                                  t->progress.began, &t->metrics, &lost, err)
                               : gp_metrics_open(path.text, t->progress.began, &t->metrics, err);
     GP_RETURN_IF_FAILED(status);
     if (lost) gp_progress_warn(&t->progress, "%s lacks lines of steps before the snapshot", path.text);

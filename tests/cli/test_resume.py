@@ -920,9 +920,44 @@ class Resume(Runs):
         self.assertEqual(len(snapshots(self.run_folder)), 10)
         self.run_program("-q", "--force", "--set", "train={steps: 10, save_every: 1000 minutes, keep: 100}")
         self.assertEqual(len(snapshots(self.run_folder)), 2)  # of the first best model, and of the end
+        self.assertIn("step-%08d.safetensors" % int(found.group(1)), map(os.path.basename, snapshots(self.run_folder)))
 
     def test_force_leaves_nothing_of_the_run_before(self):
         shutil.copytree(self.alone, self.run_folder)
+    def test_the_metrics_are_replaced(self):
+        """What somebody puts there stays, and the run ends well."""
+        process = self.stopped()
+        path = os.path.join(self.run_folder, "metrics.jsonl")
+        shutil.copy(path, path + ".new")
+        os.rename(path + ".new", path)
+        theirs = read(path)
+        process.send_signal(signal.SIGCONT)
+        _, errors = process.communicate(timeout=PATIENCE)
+        self.assertEqual((process.returncode, errors.replace(self.folder + "/", "")),
+                         (0, "gpipe-train: warning: %s/metrics.jsonl was replaced while the run went on: what is there now stays as it is, "
+                          "and the lines of the run are lost; the run goes on\n" % os.path.basename(self.run_folder)))
+        self.assertEqual(read(path), theirs)
+        model = read(os.path.join(self.run_folder, "model.safetensors"))
+        self.run_program("-q", "--force", *self.LINES)
+        self.assertEqual(read(os.path.join(self.run_folder, "model.safetensors")), model)
+
+    def test_metrics_that_began_anew_behind_a_snapshot(self):
+        """Each step stands once, in its order, after a resume from a snapshot that knows only the file before."""
+        self.run_program(*CONSTANT, "--set", "train.steps=40")
+        older, _, _ = snapshots(self.run_folder)
+        path = os.path.join(self.run_folder, "metrics.jsonl")
+        lines = read(path).splitlines(keepends=True)
+        for newer in snapshots(self.run_folder)[1:]:
+            os.remove(newer)
+        step = int(re.search(r"step-(\d+)", older).group(1))
+        behind = [n for n, line in enumerate(lines) if json.loads(line).get("step", 0) > step][2]
+        with open(path, "wb") as file:
+            file.write(b"".join(lines[behind:]))
+        name = os.path.relpath(self.run_folder, self.folder)
+        self.run_program(*CONSTANT, "--set", "train.steps=40", "--resume",
+                         err="gpipe-train: warning: %s/metrics.jsonl lacks lines of steps before the snapshot\n" % name)
+        self.assertEqual([line["step"] for line in results(self.run_folder) if line["event"] == "step"], list(range(step + 1, 41)))
+
         stale = [os.path.join(self.run_folder, name) for name in ("model.safetensors.tmp-1-0", "snapshots/step-00000001.safetensors.tmp-22-3")]
         for path in stale:
             open(path, "w").close()

@@ -171,9 +171,9 @@ static double next_time(const char *kept, double before) {
     bool lost;
     size_t bytes;
     fixture_write_text("metrics.jsonl", kept);
-    assert_int_equal(
-        gp_metrics_reopen(fixture_path("metrics.jsonl"), (int64_t)strlen(kept), now() - before, &metrics, &lost, &err),
-        GP_OK);
+    assert_int_equal(gp_metrics_reopen(fixture_path("metrics.jsonl"), (int64_t)strlen(kept), INT64_MAX, now() - before,
+                                       &metrics, &lost, &err),
+                     GP_OK);
     assert_int_equal(gp_metrics_end(metrics, "done", 12, 1.25, NULL, &err), GP_OK);
     assert_int_equal(gp_metrics_close(&metrics, &err), GP_OK);
     char *text = fixture_read(fixture_path("metrics.jsonl"), &bytes);
@@ -392,7 +392,7 @@ static void expect_cut(const char *before, int64_t bytes, const char *kept, bool
     size_t found = 0;
     bool lost = !wanted;
     fixture_write_text("metrics.jsonl", before);
-    assert_int_equal(gp_metrics_reopen(fixture_path("metrics.jsonl"), bytes, now(), &metrics, &lost, &err), GP_OK);
+    assert_int_equal(gp_metrics_reopen(fixture_path("metrics.jsonl"), bytes, 7, now(), &metrics, &lost, &err), GP_OK);
     assert_int_equal(lost, wanted);
     assert_int_equal(gp_metrics_bytes(metrics), strlen(kept));
     assert_int_equal(gp_metrics_end(metrics, "done", 1, 1, NULL, &err), GP_OK);
@@ -412,6 +412,15 @@ static void reopened_it_is_cut_back_to_whole_lines(void **state) {
     expect_cut("{}\n[]\n", 30, "{}\n[]\n", true);
     expect_cut("part", 3, "", true);
     expect_cut("", 0, "", false);
+    /* Of a file that began anew after the snapshot, of step 7, was written. */
+#define LINE(event, step) "{\"event\":\"" event "\",\"step\":" step ",\"time\":1}\n"
+#define KEPT              LINE("eval", "5") LINE("change", "8") LINE("step", "7")
+    expect_cut(KEPT LINE("step", "8"), (int64_t)strlen(KEPT), KEPT, false);
+    expect_cut(KEPT LINE("step", "8") "later\n", (int64_t)strlen(KEPT) + 40, KEPT, true);
+    expect_cut(LINE("step", "12") LINE("eval", "12") LINE("step", "13"), 60, "", true);
+    expect_cut(KEPT LINE("eval", "10") LINE("step", "11"), 1000, KEPT, true);
+#undef KEPT
+#undef LINE
 }
 
 static void what_is_no_file_is_not_reopened(void **state) {
@@ -421,12 +430,12 @@ static void what_is_no_file_is_not_reopened(void **state) {
     char wanted[700];
     bool lost = false;
     assert_int_equal(mkfifo(fixture_path("pipe"), 0600), 0);
-    assert_int_equal(gp_metrics_reopen(fixture_path("pipe"), 0, now(), &metrics, &lost, &err), GP_IO);
+    assert_int_equal(gp_metrics_reopen(fixture_path("pipe"), 0, 0, now(), &metrics, &lost, &err), GP_IO);
     snprintf(wanted, sizeof wanted, "%s: is not a regular file, so its lines after the snapshot cannot be removed",
              fixture_path("pipe"));
     assert_string_equal(err.text, wanted);
     assert_null(metrics);
-    assert_int_equal(gp_metrics_reopen(fixture_path("none/metrics.jsonl"), 0, now(), &metrics, &lost, &err), GP_IO);
+    assert_int_equal(gp_metrics_reopen(fixture_path("none/metrics.jsonl"), 0, 0, now(), &metrics, &lost, &err), GP_IO);
     assert_null(metrics);
 }
 
@@ -436,16 +445,25 @@ static void a_file_that_was_removed_begins_anew(void **state) {
     gp_metrics *metrics = NULL;
     const char *path = fixture_path("renewed");
     size_t bytes;
+    bool renewed = true;
     assert_int_equal(gp_metrics_open(path, now(), &metrics, &err), GP_OK);
     assert_int_equal(write_eval(metrics, 1, 1, 1), GP_OK);
+    assert_int_equal(gp_metrics_renew(metrics, path, &renewed, &err), GP_OK);
+    assert_false(renewed); /* it is there */
     assert_false(gp_metrics_are_gone(metrics));
     assert_int_equal(unlink(path), 0);
     assert_true(gp_metrics_are_gone(metrics));
     fixture_write_text("renewed", "theirs\n");
-    assert_int_equal(gp_metrics_renew(metrics, path, &err), GP_IO);
-    assert_non_null(strstr(err.text, "the file was removed while the run went on, and cannot be made again: "));
+    assert_int_equal(gp_metrics_renew(metrics, path, &renewed, &err), GP_IO);
+    assert_non_null(strstr(err.text, "renewed was replaced while the run went on: what is there now stays as it is, "
+                                     "and the lines of the run are lost"));
     assert_int_equal(unlink(path), 0);
-    assert_int_equal(gp_metrics_renew(metrics, path, &err), GP_OK);
+    assert_int_equal(gp_metrics_renew(metrics, fixture_path("none/metrics.jsonl"), &renewed, &err), GP_IO);
+    assert_non_null(strstr(err.text, "the file was removed while the run went on, and cannot be made again: "));
+    assert_false(renewed);
+    assert_int_equal(write_eval(metrics, 1, 1, 1), GP_OK); /* the old file takes lines still */
+    assert_int_equal(gp_metrics_renew(metrics, path, &renewed, &err), GP_OK);
+    assert_true(renewed);
     assert_false(gp_metrics_are_gone(metrics));
     assert_int_equal(gp_metrics_bytes(metrics), 0);
     assert_int_equal(write_eval(metrics, 2, 1, 1), GP_OK);
