@@ -168,21 +168,25 @@ void gp_folder_release(gp_folder_held *held) {
     held->fd = -1;
 }
 
-static bool is_at(const gp_folder_held *held, const char *path) {
+/* Certain: what cannot be looked at (no right, a network that fails) may be the folder. */
+static bool is_not_at(const gp_folder_held *held, const char *path) {
     struct stat own, found;
-    return fstat(held->fd, &own) == 0 && stat(path, &found) == 0 && own.st_dev == found.st_dev &&
-           own.st_ino == found.st_ino;
+    if (fstat(held->fd, &own) != 0) return false;
+    if (stat(path, &found) != 0) return errno == ENOENT || errno == ENOTDIR;
+    return own.st_dev != found.st_dev || own.st_ino != found.st_ino;
 }
 
 gp_status gp_folder_find(gp_folder_held *held, bool *moved, gp_error *err) {
     char link[64];
     gp_path now;
     *moved = false;
-    if (held->fd < 0 || is_at(held, held->path.text)) return GP_OK;
+    if (held->fd < 0 || !is_not_at(held, held->path.text)) return GP_OK;
     snprintf(link, sizeof link, "/proc/self/fd/%d", held->fd);
     ssize_t length = readlink(link, now.text, sizeof now.text - 1);
     now.text[length < 0 ? 0 : length] = '\0';
-    if (length <= 0 || !is_at(held, now.text))
+    /* Without /proc the write itself fails, unless another folder would take it. */
+    if (length <= 0 && access(held->path.text, F_OK) != 0) return GP_OK;
+    if (length <= 0 || is_not_at(held, now.text))
         return gp_fail(err, GP_IO, "%s: the run folder was removed while the run went on: nothing more can be saved",
                        held->path.text);
     held->path = now;

@@ -45,7 +45,7 @@ typedef struct gp_folder_held {
 void gp_folder_hold(const char *path, gp_folder_held *out);
 void gp_folder_release(gp_folder_held *held);
 /* Whether the folder is at its path still. *moved: it is not, and held->path is the one that it has now. GP_IO where it
- * has none. */
+ * certainly has none; where that cannot be found out, it is taken to be at its path. */
 GP_MUST_USE gp_status gp_folder_find(gp_folder_held *held, bool *moved, gp_error *err);
 /* runs/<name of the configuration without folder and .yaml> */
 gp_path gp_folder_default(const char *config_path);

@@ -1,5 +1,6 @@
 #include "store/folder.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,17 @@
 
 #include "base/replace.h"
 #include "session/fixture.h"
+
+/* The linker wraps stat: as if there were no right to look at a path. */
+static const char *cannot_look_at;
+int __real_stat(const char *path, struct stat *out);
+int __wrap_stat(const char *path, struct stat *out);
+
+int __wrap_stat(const char *path, struct stat *out) {
+    if (!cannot_look_at || strcmp(path, cannot_look_at) != 0) return __real_stat(path, out);
+    errno = EACCES;
+    return -1;
+}
 
 static void expect_default(const char *config, const char *wanted) {
     assert_string_equal(gp_folder_default(config).text, wanted);
@@ -182,6 +194,34 @@ static void a_held_folder_is_found_where_it_is(void **state) {
     free(other);
 }
 
+/* A folder that cannot be looked at is not gone: the write itself says what is wrong. */
+static void a_folder_out_of_reach_is_not_gone(void **state) {
+    (void)state;
+    gp_error err = {0};
+    gp_folder_held held;
+    bool moved = true;
+    char *folder = strdup(fixture_path("behind/held")), *other = strdup(fixture_path("behind/moved"));
+    assert_true(folder && other);
+    assert_int_equal(gp_folder_make(folder, &err), GP_OK);
+    gp_folder_hold(folder, &held);
+    for (int i = 0; i < 2; i++) {
+        cannot_look_at = i == 0 ? folder : other;
+        assert_int_equal(gp_folder_find(&held, &moved, &err), GP_OK);
+        assert_int_equal(moved, i == 1);
+        cannot_look_at = NULL;
+        if (i == 0) assert_int_equal(rename(folder, other), 0);
+    }
+    assert_string_equal(held.path.text, other);
+    assert_int_equal(rmdir(other), 0);
+    cannot_look_at = other;
+    assert_int_equal(gp_folder_find(&held, &moved, &err), GP_OK);
+    cannot_look_at = NULL;
+    assert_int_equal(gp_folder_find(&held, &moved, &err), GP_IO);
+    gp_folder_release(&held);
+    free(folder);
+    free(other);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_default_is_named_after_the_configuration),
@@ -193,6 +233,7 @@ int main(void) {
         cmocka_unit_test(a_file_in_the_way_is_named),
         cmocka_unit_test(a_locked_folder_is_in_use),
         cmocka_unit_test(a_held_folder_is_found_where_it_is),
+        cmocka_unit_test(a_folder_out_of_reach_is_not_gone),
     };
     return cmocka_run_group_tests_name("folder", tests, fixture_make, fixture_remove);
 }
