@@ -201,14 +201,16 @@ static gp_status begin(gp_trainer *t, gp_error *err) {
 }
 
 /* A run that was killed may have written the best model of an evaluation behind its snapshot. Where the run comes by
- * there again it writes that file again, the same; so what is wrong is said at its end. Where it was killed between a
- * snapshot and the best model of the same step, that is written now. */
+ * there again it writes that file again, the same; so what is wrong is said at its end, and a better model of a later
+ * step stays until then. Where it was killed between a snapshot and the best model of the same step, that is written
+ * now. */
 static gp_status check_best(gp_trainer *t, gp_error *err) {
     int64_t step = -1;
     gp_error failure = {0};
     GP_RETURN_IF_FAILED(gp_folder_model_step(t->folder.path.text, "best.safetensors", &step, err));
     t->best_differs = step != t->reached.best_step;
     if (!t->best_differs || t->reached.best_step < 0 || t->reached.best_step != t->reached.step) return GP_OK;
+    if (step > t->reached.step) return GP_OK;
     gp_status status = gp_trainer_save_best(t, &failure);
     t->best_differs = status != GP_OK;
     if (status == GP_OK || status == GP_IO) return GP_OK;

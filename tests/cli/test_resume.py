@@ -618,11 +618,20 @@ class Resume(Runs):
         self.run_program(*CONSTANT, "--set", "train.steps=4")
         path = os.path.join(self.run_folder, "best.safetensors")
         best = read(path)
-        for put in (lambda: os.remove(path), lambda: shutil.copy(os.path.join(self.alone, "best.safetensors"), path)):
+        def damage():
+            with open(path, "r+b") as file:
+                file.truncate(len(best) - 1)
+        for put in (lambda: os.remove(path), damage):
             put()
             os.remove(os.path.join(self.run_folder, "model.safetensors"))
             self.run_program(*CONSTANT, "--set", "train.steps=4", "--resume")
             self.assertEqual(read(path), best)
+        shutil.copy(os.path.join(self.alone, "best.safetensors"), path)  # of a later step: better, and the run comes by there again
+        later = read(path)
+        os.remove(os.path.join(self.run_folder, "model.safetensors"))
+        _, err = self.run_program(*CONSTANT, "--set", "train.steps=4", "--resume", err=None)
+        self.assertIn("/best.safetensors is not the model of step 4, whose evaluation is the run's best\n", err)
+        self.assertEqual(read(path), later)
 
     def test_a_model_of_another_step(self):
         """It is not the finished run's, whether an earlier end left it there or a later one: it is written again."""
@@ -911,19 +920,10 @@ class Resume(Runs):
         self.assertTrue(found, errors)
         left = results(self.run_folder)
         self.assertEqual(left[0]["step"], int(found.group(1)) + 1)
+        self.assertIn("step-%08d.safetensors" % int(found.group(1)), map(os.path.basename, snapshots(self.run_folder)))
         self.run_program("-q", "--force", *self.LINES)
         self.assertEqual(results(self.run_folder)[-len(left):], left)
 
-    def test_minutes(self):
-        """So few of them pass in any step."""
-        self.run_program("-q", "--set", "train={steps: 10, save_every: 0.000000001 minutes, keep: 100}")
-        self.assertEqual(len(snapshots(self.run_folder)), 10)
-        self.run_program("-q", "--force", "--set", "train={steps: 10, save_every: 1000 minutes, keep: 100}")
-        self.assertEqual(len(snapshots(self.run_folder)), 2)  # of the first best model, and of the end
-        self.assertIn("step-%08d.safetensors" % int(found.group(1)), map(os.path.basename, snapshots(self.run_folder)))
-
-    def test_force_leaves_nothing_of_the_run_before(self):
-        shutil.copytree(self.alone, self.run_folder)
     def test_the_metrics_are_replaced(self):
         """What somebody puts there stays, and the run ends well."""
         process = self.stopped()
@@ -958,6 +958,15 @@ class Resume(Runs):
                          err="gpipe-train: warning: %s/metrics.jsonl lacks lines of steps before the snapshot\n" % name)
         self.assertEqual([line["step"] for line in results(self.run_folder) if line["event"] == "step"], list(range(step + 1, 41)))
 
+    def test_minutes(self):
+        """So few of them pass in any step."""
+        self.run_program("-q", "--set", "train={steps: 10, save_every: 0.000000001 minutes, keep: 100}")
+        self.assertEqual(len(snapshots(self.run_folder)), 10)
+        self.run_program("-q", "--force", "--set", "train={steps: 10, save_every: 1000 minutes, keep: 100}")
+        self.assertEqual(len(snapshots(self.run_folder)), 2)  # of the first best model, and of the end
+
+    def test_force_leaves_nothing_of_the_run_before(self):
+        shutil.copytree(self.alone, self.run_folder)
         stale = [os.path.join(self.run_folder, name) for name in ("model.safetensors.tmp-1-0", "snapshots/step-00000001.safetensors.tmp-22-3")]
         for path in stale:
             open(path, "w").close()
