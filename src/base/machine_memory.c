@@ -57,6 +57,24 @@ static size_t limit_of_v2(const char *folder) {
     return number_or_none(folder, "memory.max");
 }
 
+/* What a group's limit leaves beside all that the group holds, but for pages of files that the kernel can drop at once.
+ * 0: what it holds is not known. */
+static size_t left_of(const char *folder, size_t limit, const char *usage, const char *droppable) {
+    if (limit > SIZE_MAX / 4) return SIZE_MAX; /* v1 has a number for no limit */
+    size_t used = number_or_none(folder, usage), dropped = read_labelled(folder, "/memory.stat", droppable, 1);
+    if (used == SIZE_MAX || dropped == SIZE_MAX) return 0;
+    size_t held = used > dropped ? used - dropped : 0;
+    return limit > held ? limit - held : 0;
+}
+
+static size_t left_of_v1(const char *folder) {
+    return left_of(folder, limit_of_v1(folder), "memory.usage_in_bytes", "total_inactive_file ");
+}
+
+static size_t left_of_v2(const char *folder) {
+    return left_of(folder, limit_of_v2(folder), "memory.current", "inactive_file ");
+}
+
 /* Without /proc, as in some containers. */
 static void ask_system(gp_machine_memory *out) {
     struct rlimit space;
@@ -73,6 +91,7 @@ void gp_machine_memory_read(const char *root, gp_machine_memory *out) {
     out->available = read_labelled(root, "/proc/meminfo", "MemAvailable:", 1024);
     out->limit[GP_LIMIT_PHYSICAL] = read_labelled(root, "/proc/meminfo", "MemTotal:", 1024);
     out->limit[GP_LIMIT_CGROUP] = gp_cgroup_least(root, "memory", limit_of_v1, limit_of_v2);
+    out->group_left = gp_cgroup_least(root, "memory", left_of_v1, left_of_v2);
     out->limit[GP_LIMIT_ADDRESS_SPACE] = read_labelled(root, "/proc/self/limits", "Max address space", 1);
     if (!root[0]) ask_system(out);
     read_taken(root, out);

@@ -20,6 +20,7 @@ typedef struct gp_machine_memory {
     size_t limit[GP_MEMORY_LIMITS]; /* SIZE_MAX: there is none, or it is not known */
     size_t taken[GP_MEMORY_LIMITS]; /* by this process, of each: resident memory, or address space */
     size_t available;               /* of the physical memory, beside all programs; SIZE_MAX: it is not known */
+    size_t group_left;              /* by the control groups, beside all that they hold; SIZE_MAX: without a limit */
 } gp_machine_memory;
 
 /* `root` stands before each path: "" for the machine itself. A file that cannot be read says nothing.

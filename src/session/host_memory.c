@@ -298,7 +298,7 @@ bool gp_host_memory_has_room(const gp_host_memory *host, const gp_machine_memory
     if (needed < host->snapshot) needed = host->snapshot;
     for (int i = 0; i < GP_MEMORY_LIMITS; i++)
         if (needed > gp_machine_memory_left(machine, (gp_memory_limit)i)) return false;
-    return needed <= machine->available;
+    return needed <= machine->available && needed <= machine->group_left;
 }
 
 enum { MOST_NAMED = 3 };

@@ -76,7 +76,7 @@ GP_MUST_USE gp_status gp_host_memory_processes(const gp_session *session, const 
 /* Before the run begins: takes down what the program holds without it. From now on the process's peak is the run's. */
 void gp_host_memory_measure(gp_host_memory *host);
 /* Whether the copy for a snapshot has room beside all that the run has still to take of its plan, and beside other
- * programs. */
+ * programs, of the control group too. */
 bool gp_host_memory_has_room(const gp_host_memory *host, const gp_machine_memory *machine);
 /* GP_MEMORY if the run needs more than this machine, its control group or its address space leaves. */
 GP_MUST_USE gp_status gp_host_memory_check(const gp_host_memory *host, const gp_machine_memory *machine, gp_error *err);

@@ -119,6 +119,50 @@ static void groups_of_v1_have_a_controller_of_their_own(void **state) {
     assert_true(left(GP_LIMIT_CGROUP) == 256 * MIB - 16 * MIB);
 }
 
+static void expect_group_left(size_t bytes) {
+    gp_machine_memory memory;
+    gp_machine_memory_read(root, &memory);
+    assert_true(memory.group_left == bytes);
+}
+
+/* Whatever is in the group counts, but for pages of files that nobody reads; of several groups the fullest bounds. */
+static void a_group_leaves_what_nobody_in_it_holds(void **state) {
+    (void)state;
+    give_process();
+    expect_group_left(SIZE_MAX);
+    give("/proc/self/cgroup", "0::/job/inner\n");
+    give("/proc/self/mountinfo", "30 23 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+    give("/sys/fs/cgroup/job/inner/memory.max", "max\n");
+    expect_group_left(SIZE_MAX);
+    give("/sys/fs/cgroup/job/memory.max", "1073741824\n");
+    expect_group_left(0); /* what it holds is not known */
+    give("/sys/fs/cgroup/job/memory.current", "805306368\n");
+    expect_group_left(0);
+    give("/sys/fs/cgroup/job/memory.stat", "anon 536870912\nactive_file 1024\ninactive_file 268435456\n");
+    expect_group_left(512 * MIB);
+    assert_true(left(GP_LIMIT_CGROUP) == GIB - 16 * MIB);
+    give("/sys/fs/cgroup/job/inner/memory.max", "536870912\n");
+    give("/sys/fs/cgroup/job/inner/memory.current", "4194304\n");
+    give("/sys/fs/cgroup/job/inner/memory.stat", "inactive_file 0\n");
+    expect_group_left(508 * MIB);
+    give("/sys/fs/cgroup/job/memory.current", "2147483648\n");
+    expect_group_left(0); /* the limit was lowered */
+}
+
+static void groups_of_v1_say_what_they_hold_in_other_files(void **state) {
+    (void)state;
+    give_process();
+    give("/proc/self/cgroup", "4:memory:/job\n");
+    give("/proc/self/mountinfo", "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
+    give("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    expect_group_left(SIZE_MAX);
+    give("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", "536870912\n");
+    expect_group_left(0);
+    give("/sys/fs/cgroup/memory/job/memory.usage_in_bytes", "402653184\n");
+    give("/sys/fs/cgroup/memory/job/memory.stat", "inactive_file 1024\ntotal_inactive_file 134217728\n");
+    expect_group_left(256 * MIB);
+}
+
 /* A container shows its own group as the top, and names it as the host does. */
 static void a_container_shows_a_part_of_the_groups(void **state) {
     (void)state;
@@ -189,6 +233,8 @@ int main(void) {
         WITH_ROOT(the_address_space_counts_what_is_mapped),
         WITH_ROOT(groups_of_v2_are_bounded_by_those_above),
         WITH_ROOT(groups_of_v1_have_a_controller_of_their_own),
+        WITH_ROOT(a_group_leaves_what_nobody_in_it_holds),
+        WITH_ROOT(groups_of_v1_say_what_they_hold_in_other_files),
         WITH_ROOT(a_container_shows_a_part_of_the_groups),
         cmocka_unit_test(this_machine_says_what_it_has),
         cmocka_unit_test(without_proc_the_system_is_asked),

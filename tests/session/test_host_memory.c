@@ -303,7 +303,8 @@ static gp_host_memory sample_host(void) {
 }
 
 static gp_machine_memory machine_of(size_t physical, size_t cgroup, size_t space) {
-    return (gp_machine_memory){.limit = {physical, cgroup, space}, .taken = {50 * MIB, 50 * MIB, 200 * MIB}};
+    return (gp_machine_memory){
+        .limit = {physical, cgroup, space}, .taken = {50 * MIB, 50 * MIB, 200 * MIB}, .group_left = SIZE_MAX};
 }
 
 static void expect(gp_machine_memory machine, const char *sentence) {
@@ -383,6 +384,11 @@ static void a_snapshot_at_about_a_time_takes_what_is_left(void **state) {
     machine = machine_of(SIZE_MAX, SIZE_MAX, SIZE_MAX);
     machine.available = 83 * MIB - 1; /* other programs have the rest */
     assert_false(gp_host_memory_has_room(&host, &machine));
+    machine.available = machine.group_left = 83 * MIB;
+    assert_true(gp_host_memory_has_room(&host, &machine));
+    machine.group_left--; /* other programs of the control group have the rest */
+    assert_false(gp_host_memory_has_room(&host, &machine));
+    machine.group_left = SIZE_MAX;
     machine.taken[GP_LIMIT_PHYSICAL] = 200 * MIB; /* all is held but the copy */
     machine.available = 3 * MIB;
     assert_true(gp_host_memory_has_room(&host, &machine));
