@@ -112,7 +112,7 @@ static void reads_booleans(void **state) {
     assert_false(out);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(gp_read_boolean(value(bad[i]), "b", &out, &err), GP_CONFIG);
-    assert_message(gp_read_boolean(value("no"), "b", &out, &err), "b: \"no\" is not true or false");
+    assert_message(gp_read_boolean(value("no"), "b", &out, &err), "b: \"no\" is not true or false; write false");
 }
 
 static void reads_texts(void **state) {
@@ -151,7 +151,7 @@ static void reads_sizes(void **state) {
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(gp_read_bytes(value(bad[i]), "m", &out, &err), GP_CONFIG);
     assert_message(gp_read_bytes(value("4GB"), "m", &out, &err),
-                   "m: \"4GB\" is not a size: bytes, or a number with KiB, MiB, GiB or TiB");
+                   "m: \"4GB\" is not a size: bytes, or a number with KiB, MiB, GiB or TiB; write 4GiB");
     assert_message(gp_read_bytes(value("4611686018427387905"), "m", &out, &err),
                    "m: 4611686018427387905 is too large for a size");
     assert_message(gp_read_bytes(value("99999999999999999999"), "m", &out, &err),

@@ -104,14 +104,14 @@ static void test_all_learn_the_first_cause(void **state) {
     end_start(&all, 0);
     assert_int_equal(gp_cancel_init(&cancel, &err), GP_OK);
     gp_guard_watch(of(&all, 1), &cancel);
-    gp_error cause = {GP_NUMERIC, "process 2: the loss is not finite"};
+    gp_error cause = {.status = GP_NUMERIC, .text = "process 2: the loss is not finite"};
     gp_guard_fail(of(&all, 2), &cause);
     for (int p = 0; p < 4; p++) expect_cause(of(&all, p), GP_NUMERIC, "process 2: the loss is not finite");
     assert_true(gp_cancelled(&cancel));
     assert_int_equal(gp_cancel_cause(&cancel, &err), GP_NUMERIC);
     gp_guard_watch(of(&all, 1), NULL);
     gp_cancel_fini(&cancel);
-    gp_error later = {GP_DEVICE, "process 3: something that followed from it"};
+    gp_error later = {.status = GP_DEVICE, .text = "process 3: something that followed from it"};
     gp_guard_fail(of(&all, 3), &later);
     assert_int_equal(later.status, GP_NUMERIC);
     assert_string_equal(later.text, "process 2: the loss is not finite");
