@@ -34,8 +34,8 @@ install(FILES README.md LICENSE DESTINATION ${GP_INSTALL_DATA})
 install(DIRECTORY docs configs DESTINATION ${GP_INSTALL_DATA})
 install(PROGRAMS scripts/fetch-digits.sh scripts/digits.py DESTINATION ${GP_INSTALL_DATA}/scripts)
 
-# The scripts that read runs and timelines, with their modules, and a launcher in bin/ for those that users type. A launcher
-# finds its script relative to itself, through links too.
+# The scripts that read runs and timelines, with their modules, and a launcher for those that users type: beside the programs
+# in bin/, and in the build folder. A launcher finds its script relative to itself, through links too.
 install(PROGRAMS scripts/report.py scripts/compare-timelines.py scripts/nsys-profile.sh
         DESTINATION ${GP_INSTALL_DATA}/scripts)
 install(DIRECTORY scripts/timelines DESTINATION ${GP_INSTALL_DATA}/scripts
@@ -43,12 +43,18 @@ install(DIRECTORY scripts/timelines DESTINATION ${GP_INSTALL_DATA}/scripts
 file(WRITE ${CMAKE_BINARY_DIR}/VERSION "${PROJECT_VERSION}\n")
 install(FILES ${CMAKE_BINARY_DIR}/VERSION DESTINATION ${GP_INSTALL_DATA})
 file(RELATIVE_PATH data_from_programs ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_DATADIR}/gpipe)
+file(RELATIVE_PATH data_from_build ${CMAKE_BINARY_DIR} ${CMAKE_SOURCE_DIR})
 foreach(pair gpipe-compare:compare-timelines.py gpipe-report:report.py)
   string(REPLACE ":" ";" pair ${pair})
   list(GET pair 0 launcher)
   list(GET pair 1 script)
-  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/launchers/${launcher} @ONLY CONTENT [=[#!/bin/sh
-exec python3 -B "$(dirname "$(readlink -f "$0")")/@data_from_programs@/scripts/@script@" "$@"
+  foreach(place build programs)
+    set(from ${data_from_${place}})
+    file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/launchers/${place}/${launcher} @ONLY CONTENT [=[#!/bin/sh
+exec python3 -B "$(dirname "$(readlink -f "$0")")/@from@/scripts/@script@" "$@"
 ]=])
-  install(PROGRAMS ${CMAKE_BINARY_DIR}/launchers/${launcher} DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endforeach()
+  file(COPY ${CMAKE_BINARY_DIR}/launchers/build/${launcher} DESTINATION ${CMAKE_BINARY_DIR} FILE_PERMISSIONS
+       OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+  install(PROGRAMS ${CMAKE_BINARY_DIR}/launchers/programs/${launcher} DESTINATION ${CMAKE_INSTALL_BINDIR})
 endforeach()

@@ -36,6 +36,7 @@ static gp_status read_bench(const gp_bench *bench, gp_measure_mix mix, gp_profil
     GP_RETURN_IF_FAILED(gp_bench_find_medians(bench, &medians, err));
     gp_bench_add_layers(bench, medians.op, mix, row->layers);
     row->slowdown = medians.slowdown;
+    row->spread = medians.width;
     free(medians.op);
     return GP_OK;
 }

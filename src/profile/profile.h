@@ -43,6 +43,7 @@ typedef struct gp_profile_device {
     /* How many times as long whole rounds took as the medians of their ops add up to. Other programs interrupt few of
      * the ops, but most rounds. Costs and predictions include it. */
     double slowdown;
+    double spread; /* half of the 95 % interval of all times together, by their sum; 0: not known, or exact */
 } gp_profile_device;
 
 /* Copies take latency + bytes × per_byte seconds. */

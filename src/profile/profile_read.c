@@ -178,6 +178,7 @@ static gp_status read_device(const object *in, gp_profile *profile, gp_error *er
     GP_RETURN_IF_FAILED(read_device_name(in, device, err));
     GP_RETURN_IF_FAILED(read_integer(in, "threads", 1, MOST_THREADS, 1, &threads, err));
     GP_RETURN_IF_FAILED(read_number(in, "slowdown", 0.01, 1000, 1, &device->slowdown, err));
+    GP_RETURN_IF_FAILED(read_number(in, "spread", 0, 1000, 0, &device->spread, err));
     device->threads = (int)threads;
     for (int d = 0; d < profile->device_count - 1; d++) {
         const gp_profile_device *other = &profile->devices[d];
@@ -190,7 +191,7 @@ static gp_status read_device(const object *in, gp_profile *profile, gp_error *er
 }
 
 static gp_status read_devices(const object *root, gp_profile *profile, gp_error *err) {
-    static const char *const known[] = {"device", "threads", "slowdown", "layers", NULL};
+    static const char *const known[] = {"device", "threads", "slowdown", "spread", "layers", NULL};
     const gp_yaml *devices;
     object device;
     GP_RETURN_IF_FAILED(find_list(root, "devices", &devices, err));

@@ -14,6 +14,29 @@ double gp_profile_slowdown(const gp_profile *profile) {
     return most;
 }
 
+double gp_profile_spread(const gp_profile *profile) {
+    if (gp_profile_is_counted(profile)) return GP_SPREAD_COUNTED;
+    double most = profile->taken > 0 ? GP_SPREAD_LEAST : 0;
+    for (int d = 0; d < profile->device_count; d++) {
+        const gp_profile_device *device = &profile->devices[d];
+        double excess = device->slowdown > 1 && profile->taken > 0 ? device->slowdown - 1 : 0;
+        if (device->spread + excess > most) most = device->spread + excess;
+    }
+    return most + (profile->scaled ? GP_SPREAD_SCALED : 0);
+}
+
+bool gp_profile_is_disturbed(const gp_profile *profile) {
+    if (gp_profile_is_counted(profile)) return false;
+    for (int d = 0; d < profile->device_count; d++)
+        if (profile->devices[d].slowdown >= GP_DISTURBED_SLOWDOWN || profile->devices[d].spread >= GP_DISTURBED_SPREAD)
+            return true;
+    return false;
+}
+
+int gp_profile_digits(const gp_profile *profile) {
+    return gp_profile_spread(profile) > 0.05 ? 2 : 3;
+}
+
 /* Rates of several devices may be of several days: the oldest. */
 static gp_status counted_source(const gp_profile *profile, char **out, gp_error *err) {
     char date[GP_WHEN_TEXT];

@@ -23,6 +23,7 @@ void gp_profile_round(gp_profile *profile) {
     for (int d = 0; d < profile->device_count; d++) {
         gp_profile_device *device = &profile->devices[d];
         round_to("%.4g", 1, &device->slowdown);
+        round_to("%.4g", 1, &device->spread);
         for (int i = 0; i < profile->layer_count; i++)
             for (int t = 0; t < GP_PROFILE_TIMES; t++) round_to("%.6g", 1e-3, &device->layers[i].time[t]);
     }
@@ -67,7 +68,9 @@ static void write_devices(FILE *file, const gp_profile *profile) {
         bool indexed = strcmp(device->kind, "cuda") == 0 && device->index != GP_PROFILE_ANY_INDEX;
         fprintf(file, "%s\n    {\"device\": \"%s", d ? "," : "", device->kind);
         if (indexed) fprintf(file, ":%d", device->index);
-        fprintf(file, "\", \"threads\": %d, \"slowdown\": %.4g, \"layers\": [", device->threads, device->slowdown);
+        fprintf(file, "\", \"threads\": %d, \"slowdown\": %.4g, ", device->threads, device->slowdown);
+        if (device->spread > 0) fprintf(file, "\"spread\": %.4g, ", device->spread);
+        fputs("\"layers\": [", file);
         for (int i = 0; i < profile->layer_count; i++) {
             if (i > 0) fputs(",", file);
             write_layer(file, profile->names[i], &device->layers[i]);

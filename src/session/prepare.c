@@ -9,7 +9,6 @@
 #include "base/memory.h"
 #include "plan/loads.h"
 #include "plan/memory.h"
-#include "process/processes.h"
 #include "session/devices.h"
 #include "session/placement.h"
 #include "session/linking.h"
@@ -156,7 +155,7 @@ static gp_status check_carried(const gp_session *session, int worker, gp_error *
     return GP_OK;
 }
 
-/* What carries data between processes. */
+/* What carries data between processes. A plan needs none of it: MPI is opened by a run of several processes. */
 static gp_status check_transport(const gp_session *session, gp_error *err) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     int processes = session->options.processes;
@@ -164,10 +163,6 @@ static gp_status check_transport(const gp_session *session, gp_error *err) {
         return gp_fail_at(err, GP_CONFIG, pipeline->transport_place,
                           "pipeline.transport: threads connect the workers of one process, but there are %d processes",
                           processes);
-    if (pipeline->transport == GP_TRANSPORT_CHOICE_MPI && !gp_processes_are_built())
-        return gp_fail_at(err, GP_UNSUPPORTED, pipeline->transport_place,
-                          "pipeline.transport: this program was built without MPI: install an MPI (scripts/setup.sh "
-                          "--mpi), and build again");
     for (int d = 0; d < pipeline->device_count && processes > 1; d++)
         GP_RETURN_IF_FAILED(check_carried(session, d, err));
     return GP_OK;

@@ -9,14 +9,13 @@ mpirun. Standard library only.
 import glob
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
 
 from runs import OPTIONS, main
-from test_processes import CONFIG, LAUNCHER, PATIENCE, Launched, children, has_mpi, rank_of
+from test_processes import CONFIG, LAUNCHER, PATIENCE, Launched, children, rank_of, skip_without_mpi
 
 PAIR = "pipeline.links={processes: 2, processes_per_host: 2}"
 
@@ -161,7 +160,6 @@ class Links(Launched):
 
 if __name__ == "__main__":
     SOME = sys.argv[1:2]
-    if SOME and (not has_mpi(os.path.abspath(SOME[0])) or not shutil.which("mpirun")):
-        print("skipped: there is no MPI, or no mpirun")
-        sys.exit(77)
+    if SOME:
+        skip_without_mpi(os.path.abspath(SOME[0]))
     main(Links)

@@ -7,8 +7,7 @@ wrong once, and end in time when a process is lost.
 N processes are killed, stopped or told to end at random moments; by default few. M runs are drawn at random, with seed T: always
 the same ones if it is not given. The libraries are built from hang.c and faults.c;
 without them, no worker hangs, and no process stops in a snapshot. The other program is the same with another number of its
-version. Prints its seed. Without MPI in the
-program, only the test of what it says then. Exit status 77: there is no mpirun. Standard library only.
+version. Prints its seed. Exit status 77: the program has no MPI, or there is no mpirun. Standard library only.
 """
 
 import array
@@ -75,6 +74,13 @@ def rank_of(pid):
         if name in variables:
             return int(variables[name])
     return None
+
+
+def skip_without_mpi(program):
+    """Ends a test program with status 77."""
+    if not has_mpi(program) or not shutil.which("mpirun"):
+        print("skipped: " + ("there is no mpirun" if has_mpi(program) else "this program was built without MPI"))
+        sys.exit(77)
 
 
 def hiding(folder, then="true"):
@@ -888,32 +894,10 @@ class Starts(Launched):
         self.assertEqual((status, said), (2, ["unknown option --nonsense: see gpipe-train --help"]), out)
 
 
-class WithoutMpi(Runs):
-    """The program was built without MPI, and a launcher starts several processes."""
-
-    config = CONFIG
-
-    @classmethod
-    def setUpClass(cls):
-        if has_mpi():
-            raise unittest.SkipTest("the program was built with MPI")
-        super().setUpClass()
-
-    def test_it_is_said(self):
-        """By process 0. Another one says it if the launcher has not ended it two seconds later, since process 0 is of
-        another kind then."""
-        for rank in ("0", "1"):
-            self.run_program("-q", status=1, err="gpipe-train: this program was built without MPI, and cannot run as several "
-                             "processes: install an MPI (scripts/setup.sh --mpi), and build again\n",
-                             environment={"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": rank})
-            self.assertFalse(os.path.exists(self.run_folder))
-
-
 if __name__ == "__main__":
     SOME = sys.argv[1:2]
-    if SOME and has_mpi(os.path.abspath(SOME[0])) and not shutil.which("mpirun"):
-        print("skipped: there is no mpirun")
-        sys.exit(77)
-    main(Bits, Matrix, Data, BadInput, Faults, Hangs, Deliveries, Starts, WithoutMpi, moments={"type": int, "default": 6},
+    if SOME:
+        skip_without_mpi(os.path.abspath(SOME[0]))
+    main(Bits, Matrix, Data, BadInput, Faults, Hangs, Deliveries, Starts, moments={"type": int, "default": 6},
          matrix={"type": int, "default": 12}, hang={"type": os.path.abspath}, faults={"type": os.path.abspath},
          **{"matrix-seed": {"type": int, "default": 1}, "other-version": {"type": os.path.abspath}})
