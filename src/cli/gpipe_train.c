@@ -90,6 +90,7 @@ static gp_status report_plan(const gp_session *session, const gp_options *option
         GP_RETURN_IF_FAILED(gp_host_memory_processes(session, &options->trace, &memory, err));
     gp_status status = gp_plan_report(session->plan, session->profile, &session->host, memory, stdout, err);
     free(memory);
+    if (status == GP_OK) gp_warmup_warn(session, true, stdout);
     return status;
 }
 
@@ -171,7 +172,6 @@ static gp_status print_plan(const gp_session *session, const gp_options *options
     const gp_plan *plan = session->plan;
     if (options->json) return print_plan_json(session, options, err);
     GP_RETURN_IF_FAILED(report_plan(session, options, err));
-    gp_warmup_warn(session, true, stdout);
     gp_precision_advise(session, true, stdout);
     for (int i = 0; i < session->later_count; i++) {
         const gp_change *change = &session->whole->changes[session->changes + i];

@@ -62,13 +62,17 @@ static gp_status read_key(const gp_key_table *table, const gp_key *key, const gp
 static gp_status read_keys(const gp_key_table *table, const gp_yaml *mapping, gp_status before, bool misnamed,
                            const gp_key_context *at, void *base, gp_error *err) {
     gp_status status = before;
+    const char *shown = NULL; /* the example for a key that is missing: it may have the other ones too */
     for (unsigned first = GP_KEY_FIRST;; first = 0) {
         for (const gp_key *key = table->keys; key && key->name; key++) {
             const gp_yaml *node = mapping ? gp_yaml_get(mapping, key->name) : NULL;
-            bool follows = (!node && key->example && misnamed) || (status != GP_OK && (key->flags & GP_KEY_DEPENDS));
+            bool missing = !node && key->example;
+            bool follows = (missing && (misnamed || (shown && strcmp(key->example, shown) == 0))) ||
+                           (status != GP_OK && (key->flags & GP_KEY_DEPENDS));
             gp_error next = {0};
             if ((key->flags & GP_KEY_FIRST) != first || follows) continue;
             if (read_key(table, key, node, at, true, base, &next) != GP_OK) status = gp_error_join(err, status, &next);
+            if (missing) shown = key->example;
             if (status != GP_OK && status != GP_CONFIG) return status;
         }
         if (!first) break;
