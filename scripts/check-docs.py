@@ -3,7 +3,8 @@
 
   - every file of src/ begins, itself or its header, with a comment whose first sentence says what the file is for, in
     no more than 30 words; docs/files.md lists these sentences (--write makes it);
-  - every relative link of README.md and docs/*.md leads to a file, and its #anchor to a heading there;
+  - every relative link of README.md and docs/*.md leads to a file, and its #anchor to a heading there; so do the pages that
+    sources name, such as docs/files.md#srcbase in a message;
   - README.md and docs/*.md have no "@@", which marks a number that is still to be filled in.
 
 Usage: check-docs.py [--root FOLDER] [--write] | --self-test. Prints what is missing, and exits with 1.
@@ -18,11 +19,14 @@ SOURCES = [".h", ".cuh", ".c", ".cu"]  # in this order the files of a stem are a
 WORDS = 30
 INTRODUCTION = """# What each file is for
 
-Room by room, in alphabetical order; [architecture.md](architecture.md#rooms) has the rooms from the lowest to the highest. `x` means
-`x.h`, `x.c` or both; in folders with CUDA code also `x.cuh`, `x.cu`. The [glossary](glossary.md) explains the words. The lines are the first
-sentences of the files: `scripts/check-docs.py --write` makes this page."""
+Room by room; [architecture.md](architecture.md#rooms) has the rooms from the lowest to the highest. `x` means `x.h`, `x.c` or both; in
+folders with CUDA code also `x.cuh`, `x.cu`. Each file begins with more about it; a line here is the beginning of its first sentence
+(`scripts/check-docs.py --write`)."""
+REST = re.compile(r"[:;]\s| \(|, (?:which|as|so that|and not|or|also|without|where|if|when|unless)\b|[.?!]$")
+SHORTEST = 3  # words
 HEADING = re.compile(r"^#+ ")
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
+NAMED = re.compile(r"(?<![\w/])(docs/[\w.-]+\.md)(?:#([\w-]+))?")
 CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
@@ -34,6 +38,14 @@ def first_sentence(path):
     lines = [line.strip().removeprefix("*").strip() for line in comment.group(1).strip().splitlines()]
     text = " ".join(lines[:lines.index("")] if "" in lines else lines)
     return re.match(r".*?[.?!](?=\s+[A-Z`\"]|$)|.*", text).group()
+
+
+def beginning(sentence):
+    """A sentence up to what explains it, if that says enough."""
+    for match in REST.finditer(sentence):
+        if len(sentence[:match.start()].split()) >= SHORTEST:
+            return sentence[:match.start()]
+    return sentence
 
 
 def describe(folder):
@@ -54,7 +66,7 @@ def list_files(root):
     lines = [INTRODUCTION]
     for folder in folders_of_sources(root):
         lines += [f"\n## {folder.relative_to(root).as_posix()}\n", "| file | what it is for |", "|---|---|"]
-        lines += [f"| `{stem}` | {what} |" for stem, what in describe(folder)]
+        lines += [f"| `{stem}` | {beginning(what or '')} |" for stem, what in describe(folder)]
     return "\n".join(lines) + "\n"
 
 
@@ -105,6 +117,10 @@ def check_marks(root):
 
 def check_links(root):
     messages = []
+    for source in (path for folder in folders_of_sources(root) for path in sorted(folder.iterdir()) if path.suffix in SOURCES):
+        for number, line in enumerate(source.read_text(encoding="utf-8").splitlines(), 1):
+            whys = [check_link(root / "README.md", path, anchor) for path, anchor in NAMED.findall(line)]
+            messages += [f"{source}:{number}: {why}" for why in whys if why]
     for document in pages(root):
         for number, line in enumerate(document.read_text(encoding="utf-8").splitlines(), 1):
             for path, anchor in LINK.findall(line):
@@ -125,9 +141,13 @@ def self_test():
         (base, "/* B */\n", "[x](docs/files.md#srcbase) [y](#top)\n# Top\n", None),
         (base, "/* B */\n", "[x](docs/files.md#src/base)\n", "the link docs/files.md#src/base has no heading"),
         (base, "/* B */\n", "[x](#top)\n```\n# Top\n```\n", "README.md:1: the link #top has no heading"),
+        (base, '/* B */\nchar a[] = "see docs/files.md#srcbase";\n', link, None),
+        (base, '/* B */\nchar a[] = "see docs/files.md#src";\n', link, "b.c:2: the link docs/files.md#src has no heading"),
         (base, "/* B */\n", "# Top\nsee @@SPEED@@\n", "README.md:2: has @@: fill in the value"),
         (base, "/* B */\n", "see user@example.org\n", None),
     ]
+    assert beginning("Copies of the values (portals): one each.") == "Copies of the values"
+    assert beginning("Hosts: all of them, which is much.") == "Hosts: all of them"
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         (root / "src/base").mkdir(parents=True)

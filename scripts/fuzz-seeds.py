@@ -160,10 +160,10 @@ def make_guard(folder):
     def message(kind, status, rank, text=b""):
         return struct.pack("<BBHI", kind, status, rank, len(text)) + text
 
-    hello = message(0, 0, 1, bytes(16) + b"host".ljust(64, b"\0") + struct.pack("<i", 7))
+    hello = message(0, 0, 1, bytes(16) + b"host".ljust(64, b"\0") + struct.pack("<2i", 7, 1))
     for name, messages in (("beats", 3 * message(1, 0, 1)), ("fail", message(2, 4, 2, b"a file") + message(5, 0, 2)),
                            ("lost", message(1, 0, 0) + message(3, 13, 1, b"process 1\x1b[m\n\0x")),
-                           ("stop", message(4, 0, 3)), ("hello", hello), ("long", message(2, 1, 1, 2047 * b"x")),
+                           ("stop", message(4, 0, 3)), ("hello", hello + message(9, 0, 1)), ("long", message(2, 1, 1, 2047 * b"x")),
                            ("longer", message(2, 1, 1, 2048 * b"x")),
                            ("ask", message(6, 0, 1, struct.pack("<4I", 1, 2, 1 << 31 | 5, 1).ljust(520, b"\0"))),
                            ("timeout", message(8, 0, 0, struct.pack("<d", 60.0))),
@@ -175,7 +175,7 @@ def make_guard(folder):
 
 def make_handshake(folder):
     for name, machines, port, count in (("one", 6 * [0], 40000, 2), ("three", [0, 0, 2, 2, 4, 4], 1, 16), ("turns", [0, 1, 0, 1, 0, 5], 65535, 17)):
-        write(folder / "seeds", name, struct.pack("<6i4d2i", *machines, 0.0, 1e-3, 60.0, 1e300, port, count))
+        write(folder / "seeds", name, struct.pack("<6i4d2i", *machines, 0.0, 1e-3, 60.0, 1e300, port, count) + 2 * struct.pack("<Qi260x", 1, count))
     write_dictionary(folder, set())
 
 

@@ -730,7 +730,7 @@ test_pack() {
     export C_INCLUDE_PATH=$pack/include PKG_CONFIG_LIBDIR=$pack/lib/pkgconfig
     local options=(-DGP_CUDA=OFF "-DCMAKE_PREFIX_PATH=$pack" -DBUILD_TESTING=ON)
     if [ -d "$pack/onednn/lib" ]; then options+=("-DGP_ONEDNN_DIR=$pack/onednn"); fi
-    must cmake -S "$here" -B "$build" "${options[@]}" >"$work/configure.log" 2>&1
+    cmake -S "$here" -B "$build" -G Ninja "${options[@]}" >"$work/configure.log" 2>&1 || { cat "$work/configure.log" && must false; }
     must grep -q "^CMOCKA_LIBRARY:FILEPATH=$pack/" "$build/CMakeCache.txt"
     must grep -q "^pkgcfg_lib_YAML_yaml:FILEPATH=$pack/" "$build/CMakeCache.txt"
     must grep -q "^ZLIB_LIBRARY_RELEASE:FILEPATH=$pack/" "$build/CMakeCache.txt"

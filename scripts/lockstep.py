@@ -86,23 +86,39 @@ def lines_of(head, rows):
     return [f"| {' | '.join(head)} |", "|---|" + "--:|" * (len(head) - 1)] + [f"| {' | '.join(row)} |" for row in rows]
 
 
-def story(simulator, hosts):
-    """Before and after, for all numbers of stages and sizes of micro-batches."""
-    head = ["stages", "samples in a micro-batch", "forward, ms", "step, ms", "in lockstep", "samples/s", "in lockstep", "bubble",
-            "in lockstep", "copy delay, ms", "in lockstep", "faster by"]
+def step_of(simulator, stages, size, hosts, lockstep, **times):
+    """The answer for micro-batches of `size` samples."""
+    forward = FORWARD * size / SAMPLES
+    return simulator.answer(pipeline(stages, SAMPLES // size, forward, round(0.01 + 0.1 * forward, 6), lockstep,
+                                     device("queued", hosts, **times)))
+
+
+def faster(before, after):
+    return f"{100 * (before['step'] / after['step'] - 1):.1f} %"
+
+
+def story(simulator):
+    """One host thread that issues copies first; a thread per device; the same in lockstep."""
+    head = ["stages", "samples in a micro-batch", "forward, ms", "one thread, ms", "a thread per device, ms", "in lockstep, ms",
+            "copy delay without lockstep, ms", "lockstep faster than one thread by", "than threads without it by"]
     rows = []
     for stages in STAGES:
         for size in SIZES:
-            forward = FORWARD * size / SAMPLES
-            before, after = (simulator.answer(pipeline(stages, SAMPLES // size, forward, round(0.01 + 0.1 * forward, 6), lockstep,
-                                                       device("queued", hosts))) for lockstep in (False, True))
-            cells = [f"{stages}", f"{size}", f"{forward:g}"]
-            cells += [f"{answer['step']:.1f}" for answer in (before, after)]
-            cells += [f"{1000 * SAMPLES / answer['step']:.0f}" for answer in (before, after)]
-            cells += [f"{100 * answer['bubble']:.1f} %" for answer in (before, after)]
-            cells += [f"{answer['copy_delay']:.2f}" for answer in (before, after)]
-            rows.append(cells + [f"{100 * (before['step'] / after['step'] - 1):.1f} %"])
+            one, free, both = (step_of(simulator, stages, size, hosts, lockstep)
+                               for hosts, lockstep in (("one", True), ("per_device", False), ("per_device", True)))
+            rows.append([f"{stages}", f"{size}", f"{FORWARD * size / SAMPLES:g}",
+                         *(f"{answer['step']:.1f}" for answer in (one, free, both)), f"{free['copy_delay']:.2f}",
+                         faster(one, both), faster(free, both)])
     return lines_of(head, rows)
+
+
+def waking(simulator):
+    """Why lockstep is slower with one sample in a micro-batch: all threads wake up in each clock."""
+    rows = []
+    for wake in (0, 0.01, 0.02, WAKE, 2 * WAKE):
+        free, both = (step_of(simulator, 4, 1, "per_device", lockstep, wake=wake) for lockstep in (False, True))
+        rows.append([f"{wake:g}", f"{free['step']:.1f}", f"{both['step']:.1f}", faster(free, both)])
+    return lines_of(["a waiting thread goes on after, ms", "step without lockstep, ms", "in lockstep, ms", "faster by"], rows)
 
 
 def recomputing(simulator):
@@ -160,8 +176,8 @@ def published(simulator):
 
 
 TABLES = {
-    "one host thread": lambda simulator: story(simulator, "one"),
-    "one host thread per device": lambda simulator: story(simulator, "per_device"),
+    "three ways to issue": story,
+    "waking": waking,
     "recomputing": recomputing,
     "torchgpipe": published,
 }
@@ -195,9 +211,9 @@ def check_page(page, simulator):
 # Name, words on top, and the two timelines: label, question.
 SLOW = {"launch": 0.5, "launch_copy": 0.1, "wake": 0.4}
 PICTURES = (
-    ("lockstep-one-host", "Each copy of a forward pass queues after the computation that was issued before it",
-     (("one host thread, without lockstep", pipeline(4, 4, 2, 0.5, False, device("queued", "one", 0, 0))),
-      ("one host thread, lockstep", pipeline(4, 4, 2, 0.5, True, device("queued", "one", 0, 0))))),
+    ("lockstep-one-host", "One host thread: no copy is late, but it issues for all devices",
+     (("one host thread, copies first, forward passes of 2 ms", pipeline(4, 4, 2, 0.5, True, device("queued", "one", 0.2, 0.05))),
+      ("the same, forward passes of 0.5 ms", pipeline(4, 4, 0.5, 0.1, True, device("queued", "one", 0.2, 0.05))))),
     ("lockstep-per-device", "Host threads that run ahead: copies queue after kernels that were issued meanwhile",
      (("a host thread per device, without lockstep", pipeline(4, 6, 2, 0.5, False, device("queued", "per_device", **SLOW))),
       ("a host thread per device, lockstep", pipeline(4, 6, 2, 0.5, True, device("queued", "per_device", **SLOW))))),

@@ -54,6 +54,6 @@ What to try next:
   build/gpipe-train configs/mnist.yaml
       trains on MNIST. First put its four files into data/mnist/: train-images-idx3-ubyte.gz,
       train-labels-idx1-ubyte.gz, t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz
-  docs/configuration.md
-      describes everything that a configuration can say
+  docs/tutorial.md
+      trains a network of your own on data of your own; docs/configuration.md lists every key
 TEXT

@@ -1,20 +1,22 @@
 #!/usr/bin/env bash
 # Installs what is missing to build and test gpipe, and nothing else. Takes a second when nothing is missing.
 #
-#   scripts/setup.sh        what building and testing need
-#   scripts/setup.sh --mpi  also Open MPI, for runs of several processes; may stand beside --ci
-#   scripts/setup.sh --ci   also what .ci/run needs: Open MPI, clang, its sanitizers and fuzzer, clang-format, clang-tidy,
-#                           Chromium
+#   scripts/setup.sh          what building and testing need
+#   scripts/setup.sh --mpi    also Open MPI, for runs of several processes
+#   scripts/setup.sh --tests  also what all tests need: Open MPI and Chromium
+#   scripts/setup.sh --ci     also what .ci/run needs: Open MPI, clang, its sanitizers and fuzzer, clang-format, clang-tidy,
+#                             debootstrap
 #
-# Without Chromium the tests of pages are skipped: if only its installation fails, set-up goes on with a warning.
+# Without Open MPI or Chromium some tests are skipped: --tests goes on with a warning if it cannot install them.
 # Debian packages come from apt-get (as root, or with sudo). If the system has no oneDNN 3, the script downloads it from
 # PyPI, pinned by hash, into .deps/onednn of this checkout. docs/dependencies.md says what each package is used for.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 say() { printf 'setup: %s\n' "$*"; }
+complain() { printf 'setup: %s\n' "$*" >&2; }
 fail() {
-    printf 'setup: %s\n' "$*" >&2
+    complain "$@"
     exit 1
 }
 
@@ -24,13 +26,14 @@ packages=(gcc g++ libc6-dev libgomp1 cmake ninja-build pkg-config python3
     libyaml-dev libjansson-dev zlib1g-dev libxxhash-dev libcmocka-dev)
 ci_packages=(clang libclang-rt-14-dev clang-format clang-tidy)
 mpi_packages=(libopenmpi-dev openmpi-bin)
-optional_packages=()
+optional_packages=() # one entry, several packages: all or none
 
 for option in "$@"; do
     case "$option" in
     --mpi) packages+=("${mpi_packages[@]}") ;;
-    --ci) packages+=("${mpi_packages[@]}" "${ci_packages[@]}") optional_packages=(chromium) ;;
-    *) fail "unknown option $option; the options are --mpi and --ci" ;;
+    --tests) optional_packages+=("${mpi_packages[*]}" chromium) ;;
+    --ci) packages+=("${mpi_packages[@]}" "${ci_packages[@]}") optional_packages+=(debootstrap) ;;
+    *) fail "unknown option $option; the options are --mpi, --tests and --ci" ;;
     esac
 done
 
@@ -60,6 +63,8 @@ apt() {
     return 1
 }
 
+updated=
+# Status 1, and a sentence: they could not be installed.
 install_packages() {
     local package missing=()
     for package in "$@"; do
@@ -67,12 +72,22 @@ install_packages() {
     done
     [ ${#missing[@]} -gt 0 ] || return 0
     if [ ${#as_root[@]} -gt 0 ] && ! command -v sudo >/dev/null; then
-        fail "installing packages needs root, and there is no sudo: run as root: apt-get install ${missing[*]}"
+        complain "installing packages needs root, and there is no sudo: run as root: apt-get install ${missing[*]}"
+        return 1
+    fi
+    if [ "${as_root[*]}" = "sudo -n" ] && ! sudo -n true 2>/dev/null; then
+        complain "installing packages needs root: run as root: apt-get install ${missing[*]}"
+        return 1
     fi
     say "installing ${missing[*]}"
-    apt update || fail "apt-get update failed three times (its output is above): check the network connection"
-    apt install --no-install-recommends "${missing[@]}" ||
-        fail "apt-get install failed three times (its output is above)"
+    if [ -z "$updated" ] && ! apt update; then
+        complain "apt-get update failed three times (its output is above): check the network connection"
+        return 1
+    fi
+    updated=yes
+    apt install --no-install-recommends "${missing[@]}" && return 0
+    complain "apt-get install failed three times (its output is above)"
+    return 1
 }
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
@@ -80,11 +95,13 @@ if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
 fi
 # Another python3 than Debian's, before it on the path, brings its own pip.
 python3 -c 'import pip' 2>/dev/null || packages+=(python3-pip)
-install_packages "${packages[@]}"
+install_packages "${packages[@]}" || exit 1
 
-# In a subshell: what fails in it ends only itself.
-for package in ${optional_packages[@]+"${optional_packages[@]}"}; do
-    (install_packages "$package") || say "warning: $package could not be installed; the tests that need it are skipped"
+# For these no user is asked for a password.
+if [ ${#as_root[@]} -gt 0 ]; then as_root=(sudo -n); fi
+for names in ${optional_packages[@]+"${optional_packages[@]}"}; do
+    # shellcheck disable=SC2086
+    install_packages $names || say "warning: $names could not be installed; what needs them is left out"
 done
 
 # ---- oneDNN -----------------------------------------------------------------------------------------------------------

@@ -173,6 +173,7 @@ static gp_status print_plan(const gp_session *session, const gp_options *options
     if (options->json) return print_plan_json(session, options, err);
     GP_RETURN_IF_FAILED(report_plan(session, options, err));
     gp_precision_advise(session, true, stdout);
+    gp_normalize_warn(session, true, stdout);
     for (int i = 0; i < session->later_count; i++) {
         const gp_change *change = &session->whole->changes[session->changes + i];
         for (int k = 0; k < change->settings.count; k++)

@@ -158,19 +158,23 @@ static const struct foreign {
 
 /* Lists of known names are recognised by a name that only they have: "max_pool" is a layer, "freeze" an option of one.
  */
-#define LAYER     "max_pool"
-#define LOSS      "bce_logits"
-#define OPTION    "freeze"
-#define OPTIMIZER "adamw"
-#define PIPELINE  "micro_batches"
-#define TRAIN     "eval_every"
-#define SECTION   "optimizer"
-#define MODEL     "resnet"
-#define DATA      "drop_last"
-#define TRANSFORM "random_erasing"
-#define SOURCE    "synthetic"
-#define RATE      "multistep"
-#define DEVICE    "cpu"
+#define LAYER        "max_pool"
+#define LOSS         "bce_logits"
+#define OPTION       "freeze"
+#define OPTIMIZER    "adamw"
+#define PIPELINE     "micro_batches"
+#define TRAIN        "eval_every"
+#define SECTION      "optimizer"
+#define MODEL        "resnet"
+#define DATA         "drop_last"
+#define TRANSFORM    "random_erasing"
+#define SOURCE       "synthetic"
+#define RATE         "multistep"
+#define DEVICE       "cpu"
+#define LATER_SOURCE "boxes"
+
+static const char folders_of_pictures[] =
+    "ten lines of Python make a file of a folder of pictures: docs/configuration.md#folders-of-pictures";
 
 /* Names without an equal here: what to write in their place, or that this version lacks it. */
 static const struct advice {
@@ -193,6 +197,10 @@ static const struct advice {
     {LAYER, "softmax logsoftmax", "cross_entropy includes the softmax: let the last layer give logits"},
     {LAYER, "pad", "conv, max_pool and avg_pool have the option pad"},
     {LAYER, "reflectionpad2d replicationpad2d", "conv has the option pad, which pads with zeros"},
+    {LAYER, "embedding embeddingbag",
+     "on one-hot rows a linear layer without bias is one: docs/configuration.md#tokens"},
+    {LAYER, "attention multiheadattention selfattention scaleddotproductattention",
+     "layers after a frozen part with attention train on what it gives: docs/configuration.md#tokens"},
     {LAYER, "conv_transposed", "upsample and a conv after it enlarge a picture too"},
     {LAYER, "adaptiveavgpool", "global_avg_pool is adaptive_avg_pool of 1"},
     {LAYER, "adaptivemaxpool2d globalmaxpool", "use max_pool with a kernel of the size of its input"},
@@ -279,7 +287,7 @@ static const struct advice {
     {NULL,
      "accumulate accumulategradbatches accumulationsteps accumsteps accumiter gradaccum gradaccumsteps "
      "gradientaccumulation gradientaccumulationsteps itersize",
-     "data.batch is the whole mini-batch of a step, and pipeline.micro_batches the number of its pieces"},
+     "data.batch is the whole mini-batch of a step, and pipeline.micro_batches the number of its parts"},
     {NULL, "clipvalue clipgradvalue clipmode gradientclipalgorithm",
      "optimizer.clip_norm clips the norm of all gradients together; there is no other way"},
     {NULL, "enablecheckpointing checkpointcallback modelcheckpoint savecheckpoint savelast saveweightsonly autosave",
@@ -345,6 +353,16 @@ static const struct advice {
     {NULL, "pinmemory prefetch prefetchfactor persistentworkers",
      "leave it out: the loader always reads mini-batches ahead into memory of its own"},
     {NULL, "sampler randomsampler", "the order comes from train.seed; data.shuffle turns it off"},
+    {SOURCE, "folder folders dir directory imagedir pictures jpeg jpg png", folders_of_pictures},
+    {LATER_SOURCE, "images imagefolder", folders_of_pictures},
+    {SOURCE,
+     "normalize normalise normalization randomcrop centercrop crop flip hflip vflip randomflip horizontalflip "
+     "verticalflip randomhorizontalflip randomverticalflip randomerasing cutout",
+     "transforms are a list beside the source: transform: [normalize: {mean: 0.5, std: 0.25}]"},
+    {NULL,
+     "normalize normalise normalization randomcrop centercrop hflip vflip horizontalflip verticalflip "
+     "randomhorizontalflip randomverticalflip randomerasing transform transforms augment augmentation",
+     "transforms of pictures are the list data.train.transform: [normalize: {mean: 0.5, std: 0.25}]"},
     {SOURCE, "cifar csv parquet webdataset tfrecord lmdb pt pth npz npy numpy hdf5 pickle torch imagenet huggingface",
      "convert the data into a safetensors file with x and y: tensors: file.safetensors"},
     {DEVICE, "mps rocm hip xpu tpu", "this version computes on cpu and, if it was built with CUDA, on cuda:0"},

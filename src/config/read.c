@@ -452,9 +452,12 @@ gp_status gp_find_kind(const gp_choice *choice, const char *what, const char *co
     int index = gp_index_of(choice->kind, known);
     gp_shown kind = gp_show(choice->kind);
     gp_suggestion suggestion = gp_suggest(choice->kind, known);
-    if (index < 0 && gp_is_later(choice->kind, later))
+    if (index < 0 && gp_is_later(choice->kind, later)) {
+        gp_suggestion advice = gp_advise(choice->kind, known);
+        if (!advice.text[0]) advice = gp_advise(choice->kind, later);
         return gp_refuse(choice->place, what, err, "%s is not available yet; this version has %s%s", kind.text,
-                         gp_list_names(known).text, gp_advise(choice->kind, known).text);
+                         gp_list_names(known).text, advice.text);
+    }
     if (index < 0 && suggestion.text[0])
         return gp_refuse(choice->place, what, err, "unknown %s%s", kind.text, suggestion.text);
     if (index < 0)

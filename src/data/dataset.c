@@ -23,7 +23,7 @@ struct gp_dataset {
     gp_transforms *transforms; /* NULL: none */
     int64_t first, count;      /* what `take` leaves */
     int64_t each;              /* targets of a sample that count; −1: not the same for all samples, or not known */
-    layout picture;            /* one sample's input before the transforms */
+    layout picture, drawn;     /* one sample's input and target before the transforms */
     layout input, target;      /* of one sample */
     size_t raw_bytes;          /* of one sample's input or target as the source has it, whichever is more; aligned */
     size_t buffer_bytes;       /* of each of the transforms' two */
@@ -106,8 +106,8 @@ static bool reads_as(gp_shape picture, gp_shape wanted) {
 
 static gp_status make_transforms(gp_dataset *self, const gp_source_config *config, gp_error *err) {
     if (config->transform_count == 0) return GP_OK;
-    return gp_transforms_create(config->transforms, config->transform_count, self->source->input,
-                                self->source->input_path, &self->transforms, err);
+    return gp_transforms_create(config->transforms, config->transform_count, self->source, self->spec.ignore,
+                                &self->transforms, err);
 }
 
 /* [h,w,c] for [c,h,w]. */
@@ -123,11 +123,15 @@ static gp_status check_input(const gp_dataset *self, const gp_source_config *con
     char has[GP_SHAPE_TEXT];
     char wants[GP_SHAPE_TEXT];
     if (as_it_is ? gp_shape_equal(gives, self->spec.input) : reads_as(gives, self->spec.input)) return GP_OK;
-    bool last = as_it_is && !self->transforms && has_channels_last(gives, self->spec.input);
+    bool last = as_it_is && has_channels_last(source->input, self->spec.input);
     return gp_fail_at(err, GP_CONFIG, config->place, "the samples of %s are %s%s, but the model's input is %s%s",
                       source->input_path, gp_shape_text(has, gives), self->transforms ? " after the transforms" : "",
                       gp_shape_text(wants, self->spec.input),
                       last ? "; channels come first: x.permute(0, 3, 1, 2).contiguous()" : "");
+}
+
+static bool moves_target(const gp_dataset *self) {
+    return self->transforms && gp_transforms_moves_target(self->transforms);
 }
 
 /* One number for each class, of which one is 1, where the loss wants the class's. */
@@ -142,6 +146,7 @@ static bool is_one_hot(const gp_source *source, const gp_sample_spec *spec) {
 
 static gp_status check_target(const gp_dataset *self, const gp_source_config *config, gp_error *err) {
     const gp_source *source = self->source;
+    gp_shape gives = self->transforms ? gp_transforms_target(self->transforms) : source->target;
     char has[GP_SHAPE_TEXT];
     char wants[GP_SHAPE_TEXT];
     const char *one_hot = is_one_hot(source, &self->spec) ? "; give class numbers, not one-hot: y.argmax(1)" : NULL;
@@ -153,13 +158,18 @@ static gp_status check_target(const gp_dataset *self, const gp_source_config *co
                           source->target_path, classes ? "classes (integers)" : "floating-point numbers",
                           classes ? "floating-point numbers" : "classes (integers)", hint);
     }
-    if (!gp_shape_equal(source->target, self->spec.target)) {
+    if (!gp_shape_equal(gives, self->spec.target)) {
+        bool last = has_channels_last(source->target, self->spec.target);
         return gp_fail_at(err, GP_CONFIG, config->place,
-                          "the targets of %s are %s for each sample, but the loss wants %s%s", source->target_path,
-                          gp_shape_text(has, source->target), gp_shape_text(wants, self->spec.target),
-                          one_hot ? one_hot : "");
+                          "the targets of %s are %s for each sample%s, but the loss wants %s%s", source->target_path,
+                          gp_shape_text(has, gives), moves_target(self) ? " after the transforms" : "",
+                          gp_shape_text(wants, self->spec.target),
+                          one_hot ? one_hot
+                          : last  ? "; channels come first: y.permute(0, 3, 1, 2).contiguous()"
+                                  : "");
     }
-    return GP_OK;
+    if (!self->transforms) return GP_OK;
+    return gp_transforms_check_target(self->transforms, config->transforms, source, err);
 }
 
 static gp_status check_spec(const gp_sample_spec *spec, gp_error *err) {
@@ -171,10 +181,10 @@ static gp_status check_spec(const gp_sample_spec *spec, gp_error *err) {
     return GP_OK;
 }
 
-/* `target` are the targets of samples from `first` on, counted as the file does. */
+/* `target` are the targets of samples from `first` on, counted as the file does, before the transforms. */
 static gp_status check_classes(const gp_dataset *self, int64_t first, int64_t samples, const int64_t *target,
                                int64_t *counts, gp_error *err) {
-    int64_t counted = 0, targets = self->target.elements;
+    int64_t counted = 0, targets = self->drawn.elements;
     for (int64_t i = 0; i < samples * targets; i++) {
         if (target[i] == self->spec.ignore) continue;
         counted++;
@@ -194,7 +204,7 @@ static gp_status check_classes(const gp_dataset *self, int64_t first, int64_t sa
  * picture, not for each of its places. *known: all were read, and *counted of them count. */
 static gp_status check_all_classes(const gp_dataset *self, bool *known, int64_t *counted, gp_error *err) {
     enum { CHUNK = 4096, MOST = 4 << 20 };
-    int64_t targets = self->target.elements;
+    int64_t targets = self->drawn.elements;
     int64_t samples = targets < CHUNK ? CHUNK / targets : 1;
     int64_t *target = NULL;
     *counted = 0;
@@ -212,29 +222,30 @@ static gp_status check_all_classes(const gp_dataset *self, bool *known, int64_t 
     return status;
 }
 
-/* Numbers count always. */
+/* Numbers count always. A padded class does not. */
 static gp_status find_each(gp_dataset *self, gp_error *err) {
     int64_t counted;
     bool known;
     self->each = self->source->has_target ? self->target.elements : 0;
     if (!self->source->has_target || self->spec.target_dtype != GP_I64) return GP_OK;
     GP_RETURN_IF_FAILED(check_all_classes(self, &known, &counted, err));
-    if (!known || counted != self->count * self->target.elements) self->each = -1;
+    if (!known || counted != self->count * self->drawn.elements) self->each = -1;
+    if (self->transforms && gp_transforms_pads_target(self->transforms)) self->each = -1;
     return GP_OK;
 }
 
 static gp_status prepare(gp_dataset *self, const gp_source_config *config, gp_error *err) {
     const gp_source *source = self->source;
+    gp_shape drawn = source->has_target ? source->target : self->spec.target;
     size_t input_bytes, target_bytes;
     if (!layout_of(source->input, &self->picture) || !layout_of(self->spec.input, &self->input) ||
-        !layout_of(self->spec.target, &self->target) ||
+        !layout_of(self->spec.target, &self->target) || !layout_of(drawn, &self->drawn) ||
         !gp_size_mul((size_t)self->picture.elements, gp_dtype_size(source->dtype), &input_bytes) ||
-        !gp_size_mul((size_t)self->target.elements, gp_dtype_size(self->spec.target_dtype), &target_bytes) ||
+        !gp_size_mul((size_t)self->drawn.elements, gp_dtype_size(self->spec.target_dtype), &target_bytes) ||
         input_bytes > SIZE_MAX / 8 || target_bytes > SIZE_MAX / 8)
         return gp_fail_at(err, GP_CONFIG, config->place, "a sample has more elements than can be counted");
     self->raw_bytes = gp_align_up(input_bytes > target_bytes ? input_bytes : target_bytes, GP_ALIGNMENT);
-    if (self->transforms)
-        self->buffer_bytes = gp_align_up(gp_transforms_elements(self->transforms) * sizeof(float), GP_ALIGNMENT);
+    if (self->transforms) self->buffer_bytes = gp_align_up(gp_transforms_bytes(self->transforms), GP_ALIGNMENT);
     for (int i = 0; i < 256; i++) {
         self->byte_value[i] = i / 255.0;
         if (config->normalise) self->byte_value[i] = (self->byte_value[i] - config->mean) / config->std;
@@ -275,6 +286,10 @@ int64_t gp_dataset_count(const gp_dataset *dataset) {
     return dataset->count;
 }
 
+bool gp_dataset_has_bytes(const gp_dataset *dataset) {
+    return dataset->source->dtype == GP_U8;
+}
+
 int64_t gp_dataset_counts(const gp_dataset *dataset) {
     return dataset->each;
 }
@@ -305,26 +320,42 @@ static gp_status read_input(const gp_dataset *self, int64_t place, gp_sample_key
     return GP_OK;
 }
 
-static gp_status read_classes(const gp_dataset *self, int64_t place, int64_t *target, int64_t *counts, gp_error *err) {
+static void *move_target(const gp_dataset *self, int64_t place, gp_sample_key key, void *from, void *to) {
+    return gp_transforms_move_target(self->transforms, key.seed, key.epoch, place, from, to);
+}
+
+static gp_status read_classes(const gp_dataset *self, int64_t place, gp_sample_key key, char *scratch, int64_t *target,
+                              int64_t *counts, gp_error *err) {
+    int64_t *read = moves_target(self) ? (int64_t *)(void *)(scratch + self->raw_bytes) : target;
     if (!self->source->has_target) {
         for (int64_t i = 0; i < self->target.elements; i++) target[i] = self->spec.ignore;
         *counts = 0;
         return GP_OK;
     }
-    GP_RETURN_IF_FAILED(self->source->class->targets(self->source, place, 1, target, err));
-    return check_classes(self, place, 1, target, counts, err);
+    GP_RETURN_IF_FAILED(self->source->class->targets(self->source, place, 1, read, err));
+    GP_RETURN_IF_FAILED(check_classes(self, place, 1, read, counts, err));
+    if (read == target) return GP_OK;
+    read = move_target(self, place, key, read, scratch + self->raw_bytes + self->buffer_bytes);
+    memcpy(target, read, (size_t)self->target.elements * sizeof *target);
+    *counts = 0;
+    for (int64_t i = 0; i < self->target.elements; i++) *counts += target[i] != self->spec.ignore;
+    return GP_OK;
 }
 
-static gp_status read_numbers(const gp_dataset *self, int64_t place, void *raw, float *target, int64_t *counts,
-                              gp_error *err) {
+static gp_status read_numbers(const gp_dataset *self, int64_t place, gp_sample_key key, char *scratch, float *target,
+                              int64_t *counts, gp_error *err) {
+    float *read = moves_target(self) ? (float *)(void *)(scratch + self->raw_bytes) : target;
     if (!self->source->has_target) {
         memset(target, 0, (size_t)self->target.elements * sizeof *target);
         *counts = 0;
         return GP_OK;
     }
-    GP_RETURN_IF_FAILED(self->source->class->targets(self->source, place, 1, raw, err));
-    convert(self->target, GP_F32, raw, NULL, GP_F32, target);
+    GP_RETURN_IF_FAILED(self->source->class->targets(self->source, place, 1, scratch, err));
+    convert(self->drawn, GP_F32, scratch, NULL, GP_F32, read);
     *counts = self->target.elements;
+    if (read == target) return GP_OK;
+    read = move_target(self, place, key, read, scratch + self->raw_bytes + self->buffer_bytes);
+    memcpy(target, read, (size_t)self->target.elements * sizeof *target);
     return GP_OK;
 }
 
@@ -335,8 +366,8 @@ gp_status gp_dataset_read(const gp_dataset *dataset, gp_sample_key key, void *sc
     *counts = 0;
     if (input) GP_RETURN_IF_FAILED(read_input(dataset, place, key, scratch, input, err));
     if (!target) return GP_OK;
-    if (dataset->spec.target_dtype == GP_I64) return read_classes(dataset, place, target, counts, err);
-    return read_numbers(dataset, place, scratch, target, counts, err);
+    if (dataset->spec.target_dtype == GP_I64) return read_classes(dataset, place, key, scratch, target, counts, err);
+    return read_numbers(dataset, place, key, scratch, target, counts, err);
 }
 
 /* "x[17, 0, 2]": where element `element` of a sample is in its tensor. */
@@ -373,7 +404,7 @@ static void write_place(FILE *out, const gp_dataset *self, bool target, int64_t 
 static int64_t find_flaw(const gp_dataset *self, bool target, const void *raw) {
     gp_dtype dtype = target ? GP_F32 : self->source->dtype;
     bool narrow = self->transforms || self->spec.input_dtype == GP_F32;
-    int64_t count = target ? self->target.elements : self->picture.elements;
+    int64_t count = target ? self->drawn.elements : self->picture.elements;
     for (int64_t i = 0; i < count; i++) {
         double value = dtype == GP_U8    ? self->byte_value[((const unsigned char *)raw)[i]]
                        : dtype == GP_F32 ? (double)((const float *)raw)[i]

@@ -48,13 +48,16 @@ size_t gp_dataset_scratch(const gp_dataset *dataset);
 /* Bytes of the host's memory that an open dataset holds beside samples: inflated files, tables. */
 size_t gp_dataset_held(const gp_dataset *dataset);
 
+/* Whether inputs are bytes, which are scaled to 0 … 1 before mean, std and the transforms. */
+bool gp_dataset_has_bytes(const gp_dataset *dataset);
+
 /* The targets of a sample that count, if all samples have the same number of them; −1: that is known of each sample
  * when it is read. */
 int64_t gp_dataset_counts(const gp_dataset *dataset);
 
 /* One sample into `input` (in the order of memory that devices use: pictures [h,w,c]) and `target`; NULL: that part is
- * not read. *counts gets the number of targets read that count. If the source has no targets, they are `ignore`, or 0
- * if they are F32, and none counts. Any thread. */
+ * not read, and the other is as if it were. *counts gets the number of targets read that count. If the source has no
+ * targets, they are `ignore`, or 0 if they are F32, and none counts. Any thread. */
 GP_MUST_USE gp_status gp_dataset_read(const gp_dataset *dataset, gp_sample_key key, void *scratch, void *input,
                                       void *target, int64_t *counts, gp_error *err);
 

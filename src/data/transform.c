@@ -34,11 +34,17 @@ typedef struct step {
     float *std;
 } step;
 
+/* Pixels are moved as words of 4 bytes: each channel of F32 is one, a class is two. */
+enum { WORD = 4, CLASS_WORDS = sizeof(int64_t) / WORD };
+
 struct gp_transforms {
     step *steps;
     int count;
     picture in;
-    size_t elements;
+    size_t bytes;
+    gp_shape target;      /* of the source, for one sample */
+    int64_t target_words; /* of a pixel of the target; 0: the target does not move */
+    int64_t ignore;       /* what a padded class becomes */
 };
 
 static gp_status expand(const gp_channel_values *values, const step *of, gp_place place, const char *what, float **out,
@@ -116,44 +122,115 @@ static gp_status make_step(const gp_transform_config *config, picture in, step *
     return GP_OK;
 }
 
-static gp_status count_elements(gp_transforms *self, picture of, gp_place place, gp_error *err) {
+static gp_status count_bytes(gp_transforms *self, picture of, gp_place place, gp_error *err) {
+    int64_t words = of.channels > self->target_words ? of.channels : self->target_words;
     size_t elements;
     if (!gp_size_mul((size_t)of.height, (size_t)of.width, &elements) ||
-        !gp_size_mul(elements, (size_t)of.channels, &elements) || elements > SIZE_MAX / 16)
+        !gp_size_mul(elements, (size_t)words, &elements) || elements > SIZE_MAX / 16)
         return gp_fail_at(err, GP_CONFIG, place, "transform: a picture has more elements than can be counted");
-    if (elements > self->elements) self->elements = elements;
+    if (elements * WORD > self->bytes) self->bytes = elements * WORD;
     return GP_OK;
 }
 
 static gp_status make_steps(gp_transforms *self, const gp_transform_config *list, int count, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_NEW(&self->steps, count, err));
     picture at = self->in;
-    GP_RETURN_IF_FAILED(count_elements(self, at, list[0].place, err));
+    GP_RETURN_IF_FAILED(count_bytes(self, at, list[0].place, err));
     for (int i = 0; i < count; i++) {
         self->count++;
         GP_RETURN_IF_FAILED(make_step(&list[i], at, &self->steps[i], err));
         at = self->steps[i].out;
-        GP_RETURN_IF_FAILED(count_elements(self, at, list[i].place, err));
+        GP_RETURN_IF_FAILED(count_bytes(self, at, list[i].place, err));
     }
     return GP_OK;
 }
 
-gp_status gp_transforms_create(const gp_transform_config *list, int count, gp_shape input, const char *what,
+/* Whether the window of a step can lie elsewhere than its picture, and beyond it. */
+static bool moves(const step *its) {
+    if (its->kind == GP_TRANSFORM_RANDOM_HORIZONTAL_FLIP || its->kind == GP_TRANSFORM_RANDOM_VERTICAL_FLIP)
+        return its->p > 0;
+    return its->top != 0 || its->left != 0 || its->rows > 1 || its->columns > 1 || its->out.height != its->in.height ||
+           its->out.width != its->in.width;
+}
+
+static bool pads(const step *its) {
+    int64_t rows = its->rows > 1 ? its->rows : 1, columns = its->columns > 1 ? its->columns : 1;
+    return its->top < 0 || its->left < 0 || its->top + rows - 1 + its->out.height > its->in.height ||
+           its->left + columns - 1 + its->out.width > its->in.width;
+}
+
+/* Words of a pixel of targets that have the picture's height and width; 0: they have not. */
+static int64_t words_of_target(const gp_source *source, picture in) {
+    gp_shape target = source->target;
+    bool classes = source->target_dtype == GP_I64;
+    if (!source->has_target || (target.rank != 2 && (target.rank != 3 || classes))) return 0;
+    const int64_t *plane = target.dim + target.rank - 2;
+    if (plane[0] != in.height || plane[1] != in.width) return 0;
+    return classes ? CLASS_WORDS : target.rank == 3 ? target.dim[0] : 1;
+}
+
+/* [h,w,c] with few channels, read as [c,h,w]. */
+static bool looks_channels_last(gp_shape input) {
+    enum { MOST = 4 };
+    return input.dim[2] <= MOST && input.dim[0] > MOST && input.dim[1] > MOST;
+}
+
+gp_status gp_transforms_create(const gp_transform_config *list, int count, const gp_source *source, int64_t ignore,
                                gp_transforms **out, gp_error *err) {
     gp_transforms *self = NULL;
     char text[GP_SHAPE_TEXT];
+    gp_shape input = source->input;
     if (input.rank != 3)
         return gp_fail_at(err, GP_CONFIG, list[0].place,
-                          "transform: takes pictures [C, height, width], but the samples of %s are %s", what,
-                          gp_shape_text(text, input));
+                          "transform: takes pictures [C, height, width], but the samples of %s are %s",
+                          source->input_path, gp_shape_text(text, input));
     GP_RETURN_IF_FAILED(GP_NEW(&self, 1, err));
     self->in = (picture){.height = input.dim[1], .width = input.dim[2], .channels = input.dim[0]};
+    self->target = source->target;
+    self->target_words = words_of_target(source, self->in);
+    self->ignore = ignore;
     gp_status status = make_steps(self, list, count, err);
     if (status != GP_OK) {
         gp_transforms_destroy(&self);
-        return status;
+        if (status != GP_CONFIG || !looks_channels_last(input)) return status;
+        const gp_error cause = *err;
+        return gp_fail(err, status,
+                       "%s; samples %s look as if channels came last; they come first: x.permute(0, 3, 1, "
+                       "2).contiguous()",
+                       cause.text, gp_shape_text(text, input));
     }
     *out = self;
+    return GP_OK;
+}
+
+/* One class or one row of numbers for each sample belongs to no pixel, unless the row is a picture. */
+static bool is_dense(gp_shape target, gp_shape input) {
+    int64_t elements = 1, pixels = input.dim[1] * input.dim[2], last = target.rank - 1;
+    for (int d = 0; d < target.rank; d++) elements *= target.dim[d];
+    if (target.rank == 1) return elements > 1 && (elements == pixels || elements == pixels * input.dim[0]);
+    return target.rank > 1 && (target.dim[last] > 1 || target.dim[last - 1] > 1);
+}
+
+gp_status gp_transforms_check_target(const gp_transforms *transforms, const gp_transform_config *list,
+                                     const gp_source *source, gp_error *err) {
+    const bool follows = transforms->target_words > 0;
+    char target[GP_SHAPE_TEXT], input[GP_SHAPE_TEXT];
+    if (!source->has_target || (!follows && !is_dense(source->target, source->input))) return GP_OK;
+    for (int i = 0; i < transforms->count; i++) {
+        const step *its = &transforms->steps[i];
+        const char *name = gp_transform_name(its->kind);
+        if (!follows && moves(its))
+            return gp_fail_at(err, GP_CONFIG, list[i].place,
+                              "%s: it moves the pictures of %s, which are %s, but targets %s cannot move with them: "
+                              "give targets of %" PRId64 "x%" PRId64 ", or leave out %s",
+                              name, source->input_path, gp_shape_text(input, source->input),
+                              gp_shape_text(target, source->target), transforms->in.height, transforms->in.width, name);
+        if (follows && source->target_dtype != GP_I64 && pads(its))
+            return gp_fail_at(err, GP_CONFIG, list[i].place,
+                              "%s: it pads the pictures of %s, and the targets %s, which are numbers, move with them: "
+                              "no number says that a padded pixel does not count; take a transform that does not pad",
+                              name, source->input_path, gp_shape_text(target, source->target));
+    }
     return GP_OK;
 }
 
@@ -174,8 +251,27 @@ gp_shape gp_transforms_output(const gp_transforms *transforms) {
     return (gp_shape){3, {out.channels, out.height, out.width}};
 }
 
-size_t gp_transforms_elements(const gp_transforms *transforms) {
-    return transforms->elements;
+gp_shape gp_transforms_target(const gp_transforms *transforms) {
+    gp_shape target = transforms->target;
+    picture out = transforms->steps[transforms->count - 1].out;
+    if (transforms->target_words == 0) return target;
+    target.dim[target.rank - 2] = out.height;
+    target.dim[target.rank - 1] = out.width;
+    return target;
+}
+
+bool gp_transforms_moves_target(const gp_transforms *transforms) {
+    return transforms->target_words > 0;
+}
+
+bool gp_transforms_pads_target(const gp_transforms *transforms) {
+    bool padded = false;
+    for (int i = 0; i < transforms->count; i++) padded |= pads(&transforms->steps[i]);
+    return padded && transforms->target_words > 0;
+}
+
+size_t gp_transforms_bytes(const gp_transforms *transforms) {
+    return transforms->bytes;
 }
 
 /* Where a transform's random numbers come from: philox.h says how the counters are made. */
@@ -200,9 +296,14 @@ static double between(uint32_t word, const double range[2]) {
     return range[0] + gp_philox_uniform(word) * (range[1] - range[0]);
 }
 
-static float *fill_pixels(float *to, int64_t pixels, const float *fill, int64_t channels) {
-    for (int64_t p = 0; p < pixels; p++)
-        for (int64_t c = 0; c < channels; c++) *to++ = fill[c];
+/* Copies words one after another: the compiler makes moves of them, whatever their type. */
+static char *copy_pixel(char *to, const char *from, int64_t words) {
+    for (int64_t w = 0; w < words; w++) memcpy(to + w * WORD, from + w * WORD, WORD);
+    return to + words * WORD;
+}
+
+static char *fill_pixels(char *to, int64_t pixels, const void *fill, int64_t words) {
+    for (int64_t p = 0; p < pixels; p++) to = copy_pixel(to, fill, words);
     return to;
 }
 
@@ -210,48 +311,68 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high) {
     return value < low ? low : value > high ? high : value;
 }
 
-/* The part of the picture that begins at (top, left), filled where it lies outside. */
-static float *take_window(const step *of, int64_t top, int64_t left, const float *from, float *to) {
-    int64_t channels = of->in.channels;
+/* A plane of pixels, a picture or a target, on its way through the transforms. */
+typedef struct plane {
+    int64_t words;    /* of a pixel */
+    const void *fill; /* of a padded pixel */
+    char *from, *to;
+} plane;
+
+/* The part that begins at (top, left), filled where it lies outside. */
+static char *take_window(const step *of, int64_t top, int64_t left, plane its) {
     int64_t first = clamp(-left, 0, of->out.width); /* columns of the result: filled before, copied, filled after */
     int64_t end = clamp(of->in.width - left, first, of->out.width);
-    float *at = to;
+    char *at = its.to;
     for (int64_t row = top; row < top + of->out.height; row++) {
         if (row < 0 || row >= of->in.height) {
-            at = fill_pixels(at, of->out.width, of->fill, channels);
+            at = fill_pixels(at, of->out.width, its.fill, its.words);
             continue;
         }
-        at = fill_pixels(at, first, of->fill, channels);
+        at = fill_pixels(at, first, its.fill, its.words);
         if (end > first) {
-            size_t elements = (size_t)((end - first) * channels);
-            memcpy(at, from + (row * of->in.width + left + first) * channels, elements * sizeof *at);
-            at += elements;
+            size_t bytes = (size_t)((end - first) * its.words) * WORD;
+            memcpy(at, its.from + (row * of->in.width + left + first) * its.words * WORD, bytes);
+            at += bytes;
         }
-        at = fill_pixels(at, of->out.width - end, of->fill, channels);
+        at = fill_pixels(at, of->out.width - end, its.fill, its.words);
     }
-    return to;
+    return its.to;
 }
 
-static float *crop_at_random(const step *of, const source *random, const float *from, float *to) {
+static char *crop_at_random(const step *of, const source *random, plane its) {
     gp_philox drawn = draw(random, 0);
-    return take_window(of, of->top + below(drawn.word[0], of->rows), of->left + below(drawn.word[1], of->columns), from,
-                       to);
+    return take_window(of, of->top + below(drawn.word[0], of->rows), of->left + below(drawn.word[1], of->columns), its);
 }
 
-static float *flip_horizontally(const step *of, const float *from, float *to) {
-    int64_t channels = of->in.channels, width = of->in.width;
-    float *at = to;
+static char *flip_horizontally(const step *of, plane its) {
+    int64_t width = of->in.width;
+    char *at = its.to;
     for (int64_t row = 0; row < of->in.height; row++)
         for (int64_t column = width - 1; column >= 0; column--)
-            for (int64_t c = 0; c < channels; c++) *at++ = from[(row * width + column) * channels + c];
-    return to;
+            at = copy_pixel(at, its.from + (row * width + column) * its.words * WORD, its.words);
+    return its.to;
 }
 
-static float *flip_vertically(const step *of, const float *from, float *to) {
-    int64_t elements = of->in.width * of->in.channels, height = of->in.height;
+static char *flip_vertically(const step *of, plane its) {
+    int64_t bytes = of->in.width * its.words * WORD, height = of->in.height;
     for (int64_t row = 0; row < height; row++)
-        memcpy(to + row * elements, from + (height - 1 - row) * elements, (size_t)elements * sizeof *to);
-    return to;
+        memcpy(its.to + row * bytes, its.from + (height - 1 - row) * bytes, (size_t)bytes);
+    return its.to;
+}
+
+/* What a transform does to the places of pixels. Returns the buffer that holds the result. */
+static void *move(const step *of, const source *random, plane its) {
+    switch (of->kind) {
+    case GP_TRANSFORM_RANDOM_CROP: return crop_at_random(of, random, its);
+    case GP_TRANSFORM_CENTER_CROP:
+    case GP_TRANSFORM_PAD: return take_window(of, of->top, of->left, its);
+    case GP_TRANSFORM_RANDOM_HORIZONTAL_FLIP:
+    case GP_TRANSFORM_RANDOM_VERTICAL_FLIP: break;
+    case GP_TRANSFORM_NORMALIZE:
+    case GP_TRANSFORM_RANDOM_ERASING: return its.from;
+    }
+    if (gp_philox_uniform(draw(random, 0).word[0]) >= of->p) return its.from;
+    return of->kind == GP_TRANSFORM_RANDOM_VERTICAL_FLIP ? flip_vertically(of, its) : flip_horizontally(of, its);
 }
 
 static float *normalize(const step *of, float *values) {
@@ -273,26 +394,18 @@ static float *erase(const step *of, const source *random, float *values) {
         int64_t top = below(drawn.word[2], in->height - (int64_t)height + 1);
         int64_t left = below(drawn.word[3], in->width - (int64_t)width + 1);
         for (int64_t row = top; row < top + (int64_t)height; row++)
-            fill_pixels(values + (row * in->width + left) * in->channels, (int64_t)width, of->fill, in->channels);
+            fill_pixels((char *)(values + (row * in->width + left) * in->channels), (int64_t)width, of->fill,
+                        in->channels);
         break;
     }
     return values;
 }
 
 static float *apply(const step *of, const source *random, float *from, float *to) {
-    switch (of->kind) {
-    case GP_TRANSFORM_RANDOM_CROP: return crop_at_random(of, random, from, to);
-    case GP_TRANSFORM_CENTER_CROP:
-    case GP_TRANSFORM_PAD: return take_window(of, of->top, of->left, from, to);
-    case GP_TRANSFORM_NORMALIZE: return normalize(of, from);
-    case GP_TRANSFORM_RANDOM_HORIZONTAL_FLIP:
-    case GP_TRANSFORM_RANDOM_VERTICAL_FLIP:
-    case GP_TRANSFORM_RANDOM_ERASING: break;
-    }
-    if (gp_philox_uniform(draw(random, 0).word[0]) >= of->p) return from;
-    if (of->kind == GP_TRANSFORM_RANDOM_ERASING) return erase(of, random, from);
-    return of->kind == GP_TRANSFORM_RANDOM_VERTICAL_FLIP ? flip_vertically(of, from, to)
-                                                         : flip_horizontally(of, from, to);
+    plane its = {of->in.channels, of->fill, (char *)from, (char *)to};
+    if (of->kind == GP_TRANSFORM_NORMALIZE) return normalize(of, from);
+    if (of->kind != GP_TRANSFORM_RANDOM_ERASING) return move(of, random, its);
+    return gp_philox_uniform(draw(random, 0).word[0]) >= of->p ? from : erase(of, random, from);
 }
 
 float *gp_transforms_apply(const gp_transforms *transforms, uint64_t seed, int64_t epoch, int64_t sample, float *from,
@@ -309,6 +422,21 @@ float *gp_transforms_apply(const gp_transforms *transforms, uint64_t seed, int64
         if (blamed && gp_nonfinite_find(GP_F32, from, its->out.height * its->out.width * its->out.channels).count > 0) {
             *blamed = gp_transform_name(its->kind);
             break;
+        }
+    }
+    return from;
+}
+
+void *gp_transforms_move_target(const gp_transforms *transforms, uint64_t seed, int64_t epoch, int64_t sample,
+                                void *from, void *to) {
+    source random = {.seed = seed, .epoch = (uint32_t)epoch, .sample = (uint64_t)sample};
+    for (int i = 0; i < transforms->count; i++) {
+        random.transform = (unsigned)i;
+        void *result =
+            move(&transforms->steps[i], &random, (plane){transforms->target_words, &transforms->ignore, from, to});
+        if (result != from) {
+            to = from;
+            from = result;
         }
     }
     return from;

@@ -17,6 +17,7 @@
 enum {
     BEATS = 4,               /* signs of life in a second */
     LOOKS = 10,              /* at the own workers, in a second */
+    SILENCE_SECONDS = 60,    /* without a sign of life, at first */
     GRACE_SECONDS = 10,      /* for a process that was told to end, at first */
     LOSS_MILLISECONDS = 300, /* by which a lost process is noticed after another one failed because of it */
 };
@@ -77,6 +78,7 @@ static void take_message(gp_guard *guard, gp_guard_peer *from, const gp_guard_me
         if (guard->rank > 0) gp_guard_set_timeout(guard, gp_guard_read_timeout(message));
         break;
     case GP_GUARD_HELLO:
+    case GP_GUARD_READY:
     case GP_GUARD_BEAT:
     case GP_GUARD_KINDS: break;
     }
@@ -87,7 +89,7 @@ static bool take_messages(gp_guard *guard, gp_guard_peer *from) {
         gp_guard_message message;
         gp_guard_found found = gp_guard_next(&from->input, &message);
         if (found != GP_GUARD_MESSAGE) return found == GP_GUARD_NOTHING;
-        if (message.kind == GP_GUARD_HELLO) return false; /* it has said so */
+        if (message.kind == GP_GUARD_HELLO || message.kind == GP_GUARD_READY) return false; /* it has said so */
         take_message(guard, from, &message);
         gp_guard_drop(&from->input, &message);
     }
@@ -226,22 +228,23 @@ static void *work(void *argument) {
 
 /* ---- start, stop ------------------------------------------------------------------------------------------------- */
 
-static gp_status start(gp_guard *guard, const gp_guard_door *door, int socket, gp_error *err) {
+static gp_status start(gp_guard *guard, const gp_guard_door *door, const gp_guard_listener *listener, double seconds,
+                       gp_error *err) {
     if (pipe2(guard->wake, O_CLOEXEC | O_NONBLOCK) != 0) return gp_guard_explain("no pipe", err);
     GP_RETURN_IF_FAILED(GP_NEW(&guard->peers, guard->count, err));
     for (int p = 0; p < guard->count; p++) {
         guard->peers[p].socket = -1;
         guard->peers[p].rank = guard->rank == 0 ? p + 1 : 0;
     }
-    GP_RETURN_IF_FAILED(gp_guard_join(guard, door, socket, err));
+    GP_RETURN_IF_FAILED(gp_guard_join(guard, door, listener, seconds, err));
     int failed = gp_thread_start(&guard->thread, 0, work, guard);
     if (failed) return gp_fail(err, GP_MEMORY, "the guard's thread could not be started: %s", strerror(failed));
     guard->started = true;
     return GP_OK;
 }
 
-gp_status gp_guard_start(const gp_guard_door *door, int socket, int rank, int processes, gp_guard **out,
-                         gp_error *err) {
+gp_status gp_guard_start(const gp_guard_door *door, gp_guard_listener *listener, int rank, int processes,
+                         double seconds, gp_guard **out, gp_error *err) {
     gp_guard *guard = NULL;
     gp_status status = GP_NEW(&guard, 1, err);
     if (status == GP_OK) {
@@ -250,13 +253,13 @@ gp_status gp_guard_start(const gp_guard_door *door, int socket, int rank, int pr
         gp_guard_name_host(guard->host);
         guard->count = rank == 0 ? processes - 1 : 1;
         guard->blamed = -1;
-        guard->timeout = GP_GUARD_JOIN_SECONDS;
+        guard->timeout = SILENCE_SECONDS;
         guard->grace = GRACE_SECONDS;
         guard->wake[0] = guard->wake[1] = -1;
         pthread_mutex_init(&guard->lock, NULL);
-        status = start(guard, door, socket, err);
+        status = start(guard, door, listener, seconds, err);
     }
-    if (socket >= 0) close(socket);
+    for (; listener && listener->count > 0; listener->count--) close(listener->socket[listener->count - 1]);
     if (status != GP_OK)
         gp_guard_stop(&guard);
     else

@@ -18,21 +18,35 @@
 
 enum { GP_GUARD_SECRET = 16, GP_GUARD_ADDRESSES = 16, GP_HOST_TEXT = 64 };
 
+/* Of a process, as it says over MPI. Addresses are of IPv6, or of IPv4 mapped into it. */
+typedef struct gp_guard_network {
+    uint64_t space; /* a number of the network that its system shows it; 0: not known */
+    int count;
+    unsigned char address[GP_GUARD_ADDRESSES][16]; /* without those that lead back to the own machine */
+} gp_guard_network;
+
 /* Where process 0 listens; sent to all processes. */
 typedef struct gp_guard_door {
     unsigned char secret[GP_GUARD_SECRET];
     int port, count;
-    unsigned char address[GP_GUARD_ADDRESSES][16]; /* IPv6, or IPv4 mapped into it */
+    unsigned char address[GP_GUARD_ADDRESSES][16];
 } gp_guard_door;
+
+typedef struct gp_guard_listener {
+    int socket[GP_GUARD_ADDRESSES], count;
+} gp_guard_listener;
 
 typedef struct gp_guard gp_guard;
 
-/* Process 0: begins to listen. GP_IO. */
-GP_MUST_USE gp_status gp_guard_listen(gp_guard_door *out, int *socket, gp_error *err);
-/* Process 0 waits until all others are connected, with the socket, which it closes; the others connect. Then the thread
- * starts. GP_IO. The main thread. */
-GP_MUST_USE gp_status gp_guard_start(const gp_guard_door *door, int socket, int rank, int processes, gp_guard **out,
-                                     gp_error *err);
+void gp_guard_describe_network(gp_guard_network *out);
+/* Process 0: begins to listen where the others are. all[process]; count 0: all are on this machine, and nobody else can
+ * connect. Otherwise at the addresses from which the ways to the others lead. GP_IO. */
+GP_MUST_USE gp_status gp_guard_listen(const gp_guard_network *all, int count, gp_guard_door *out,
+                                      gp_guard_listener *listener, gp_error *err);
+/* Process 0 waits until all others are connected, and closes the listener; the others have none, and connect. Within
+ * `seconds`, without those for which the process itself was stopped. Then the thread starts. GP_IO. The main thread. */
+GP_MUST_USE gp_status gp_guard_start(const gp_guard_door *door, gp_guard_listener *listener, int rank, int processes,
+                                     double seconds, gp_guard **out, gp_error *err);
 /* Says goodbye, and joins the thread. */
 void gp_guard_stop(gp_guard **guard);
 

@@ -10,13 +10,13 @@
 #include "process/guard.h"
 #include "process/guard_messages.h"
 
-enum { GP_GUARD_JOIN_SECONDS = 60 }; /* until all processes are connected */
-
 /* The other end of a connection. */
 typedef struct gp_guard_peer {
     int socket; /* −1: none */
     int rank;
-    bool left; /* it has said goodbye */
+    bool joined; /* the connection counts: the process has got the answer to its HELLO */
+    int attempt; /* of the process to connect: the newest */
+    bool left;   /* it has said goodbye */
     double heard;
     char host[GP_HOST_TEXT];
     int pid;
@@ -58,8 +58,12 @@ void gp_guard_tell(gp_guard_peer *to, gp_guard_kind kind, gp_status status, int 
 void gp_guard_set_grace(gp_guard *guard, double seconds);
 /* This process's host, printable. */
 void gp_guard_name_host(char out[GP_HOST_TEXT]);
-/* Process 0: waits at `socket` until all others are connected. The others: connect to process 0. GP_IO. Main thread. */
-GP_MUST_USE gp_status gp_guard_join(gp_guard *guard, const gp_guard_door *door, int socket, gp_error *err);
+/* Process 0: waits at the listener until all others are connected. The others: connect to process 0. GP_IO. Main
+ * thread. */
+GP_MUST_USE gp_status gp_guard_join(gp_guard *guard, const gp_guard_door *door, const gp_guard_listener *listener,
+                                    double seconds, gp_error *err);
+/* A socket that begins to connect to an address of the door; −1: there is no such way. */
+int gp_guard_connect(const gp_guard_door *door, int which);
 
 /* Asks the other processes about messages that do not come to an end. `now`: in seconds. The guard's thread. */
 void gp_guard_ask_deliveries(gp_guard *guard, double now);

@@ -1,14 +1,12 @@
-/* How guards find one another: process 0 listens, the others connect and say the secret. */
-#include <arpa/inet.h>
+/* How guards find one another: the others connect to process 0 and say the secret, process 0 answers, and they say that
+ * they have got the answer. Only then a connection counts: a process that waits too long for the answer closes its
+ * connection, and tries again. What it has said before may still come; its newest attempt holds. */
 #include <errno.h>
-#include <fcntl.h>
-#include <ifaddrs.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -20,92 +18,9 @@
 enum {
     KNOCKS = 64,       /* connections at a time that have not said who they are */
     HELLO_SECONDS = 5, /* until they have, and until process 0 has answered */
+    WAY_SECONDS = 16,  /* for an address to be reached, at most */
+    BEATS = 4,         /* signs of life in a second */
 };
-
-/* ---- listening --------------------------------------------------------------------------------------------------- */
-
-gp_status gp_guard_explain(const char *what, gp_error *err) {
-    return gp_fail(err, GP_IO, "the connection between the processes: %s: %s", what, strerror(errno));
-}
-
-static void list_addresses(gp_guard_door *out) {
-    struct ifaddrs *all = NULL;
-    if (getifaddrs(&all) != 0) return;
-    for (struct ifaddrs *at = all; at && out->count < GP_GUARD_ADDRESSES; at = at->ifa_next) {
-        unsigned char *to = out->address[out->count];
-        if (!at->ifa_addr) continue;
-        if (at->ifa_addr->sa_family == AF_INET) {
-            memset(to, 0, 10);
-            to[10] = to[11] = 0xff;
-            memcpy(to + 12, &((struct sockaddr_in *)(void *)at->ifa_addr)->sin_addr, 4);
-            out->count++;
-        } else if (at->ifa_addr->sa_family == AF_INET6) {
-            const struct in6_addr *its = &((struct sockaddr_in6 *)(void *)at->ifa_addr)->sin6_addr;
-            if (IN6_IS_ADDR_LINKLOCAL(its)) continue; /* needs the name of an interface */
-            memcpy(to, its, 16);
-            out->count++;
-        }
-    }
-    freeifaddrs(all);
-}
-
-/* For both versions of IP, or for version 4 if the system has no other. */
-static int open_socket(bool *six) {
-    int off = 0, its = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    *six = its >= 0;
-    if (its >= 0) setsockopt(its, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    return its >= 0 ? its : socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-}
-
-static socklen_t fill_address(struct sockaddr_storage *out, bool six, const unsigned char address[16], int port) {
-    memset(out, 0, sizeof *out);
-    if (six) {
-        struct sockaddr_in6 *its = (struct sockaddr_in6 *)(void *)out;
-        its->sin6_family = AF_INET6;
-        its->sin6_port = htons((uint16_t)port);
-        if (address) memcpy(&its->sin6_addr, address, 16);
-        return sizeof *its;
-    }
-    struct sockaddr_in *its = (struct sockaddr_in *)(void *)out;
-    its->sin_family = AF_INET;
-    its->sin_port = htons((uint16_t)port);
-    if (address) memcpy(&its->sin_addr, address + 12, 4);
-    return sizeof *its;
-}
-
-static int port_of(int socket) {
-    union {
-        struct sockaddr any;
-        struct sockaddr_in four;
-        struct sockaddr_in6 six;
-    } at;
-    socklen_t length = sizeof at;
-    memset(&at, 0, sizeof at);
-    if (getsockname(socket, &at.any, &length) != 0) return 0;
-    return ntohs(at.any.sa_family == AF_INET6 ? at.six.sin6_port : at.four.sin_port);
-}
-
-gp_status gp_guard_listen(gp_guard_door *out, int *socket, gp_error *err) {
-    struct sockaddr_storage any = {0};
-    bool six;
-    memset(out, 0, sizeof *out);
-    if (getrandom(out->secret, sizeof out->secret, 0) != (ssize_t)sizeof out->secret)
-        return gp_guard_explain("no secret", err);
-    int its = open_socket(&six);
-    if (its < 0) return gp_guard_explain("no socket", err);
-    socklen_t length = fill_address(&any, six, NULL, 0);
-    if (bind(its, (struct sockaddr *)&any, length) != 0 || listen(its, SOMAXCONN) != 0) {
-        gp_status status = gp_guard_explain("cannot listen", err);
-        close(its);
-        return status;
-    }
-    out->port = port_of(its);
-    list_addresses(out);
-    *socket = its;
-    return GP_OK;
-}
-
-/* ---- joining ----------------------------------------------------------------------------------------------------- */
 
 void gp_guard_tell(gp_guard_peer *to, gp_guard_kind kind, gp_status status, int rank, const void *text, size_t length) {
     unsigned char message[GP_GUARD_ROOM];
@@ -120,10 +35,24 @@ static void set_options(int socket) {
     setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-static bool wait_ready(int socket, short events, double until) {
+/* Time that passes while the process itself is not stopped. It is looked at several times a second. */
+typedef struct patience {
+    double before, left;
+} patience;
+
+static bool is_patient(patience *its) {
+    double now = gp_now(), step = now - its->before;
+    its->before = now;
+    if (step < 1) its->left -= step;
+    return its->left > 0;
+}
+
+static bool wait_ready(int socket, short events, double until, patience *its) {
     struct pollfd at = {socket, events, 0};
-    double left = until - gp_now();
-    return left > 0 && poll(&at, 1, (int)(1000 * left) + 1) > 0;
+    do {
+        if (poll(&at, 1, 100) > 0) return true;
+    } while (is_patient(its) && gp_now() < until);
+    return false;
 }
 
 void gp_guard_name_host(char out[GP_HOST_TEXT]) {
@@ -132,11 +61,15 @@ void gp_guard_name_host(char out[GP_HOST_TEXT]) {
     gp_make_printable(out);
 }
 
-static void describe(gp_guard_hello *out, const gp_guard_door *door) {
-    memset(out, 0, sizeof *out);
-    memcpy(out->secret, door->secret, sizeof out->secret);
-    gp_guard_name_host(out->host);
-    out->pid = (int)getpid();
+static void say_hello(gp_guard_peer *to, const gp_guard_door *door, int rank) {
+    gp_guard_hello its;
+    memset(&its, 0, sizeof its);
+    memcpy(its.secret, door->secret, sizeof its.secret);
+    gp_guard_name_host(its.host);
+    its.pid = (int)getpid();
+    its.attempt = to->attempt;
+    set_options(to->socket);
+    gp_guard_tell(to, GP_GUARD_HELLO, GP_OK, rank, &its, sizeof its);
 }
 
 static void take_name(gp_guard_peer *its, const gp_guard_hello *from) {
@@ -147,16 +80,30 @@ static void take_name(gp_guard_peer *its, const gp_guard_hello *from) {
     its->heard = gp_now();
 }
 
+/* In a time that does not depend on the bytes. */
+static bool is_secret(const unsigned char *said, const unsigned char *secret) {
+    volatile unsigned char other = 0;
+    for (int i = 0; i < GP_GUARD_SECRET; i++) other = (unsigned char)(other | (said[i] ^ secret[i]));
+    return other == 0;
+}
+
 static bool is_hello(const gp_guard_message *message, const gp_guard_door *door, gp_guard_hello *out) {
     if (message->kind != GP_GUARD_HELLO) return false;
     memcpy(out, message->text, sizeof *out);
-    return memcmp(out->secret, door->secret, sizeof out->secret) == 0;
+    return is_secret(out->secret, door->secret);
+}
+
+/* False: the connection has ended. */
+static bool take_bytes(int socket, gp_guard_input *input) {
+    ssize_t got = recv(socket, input->bytes + input->filled, sizeof input->bytes - input->filled, MSG_DONTWAIT);
+    if (got > 0) input->filled += (size_t)got;
+    return got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
 /* ---- process 0 --------------------------------------------------------------------------------------------------- */
 
 /* A connection that has not said yet who it is. Some are no processes of the run, and may say nothing at all: so all of
- * them are heard at once. */
+ * them are heard at once, and the oldest one makes room for the next. */
 typedef struct knock {
     int socket;
     double until;
@@ -165,55 +112,64 @@ typedef struct knock {
 
 typedef struct entrance {
     const gp_guard_door *door;
-    knock *knocks;
+    const gp_guard_listener *listener;
+    knock *knocks; /* the oldest first */
     int count, joined;
+    int strangers;         /* connections that were not of the run */
+    struct pollfd *polled; /* of the listener, the knocks, the peers */
 } entrance;
 
-static bool has_gone(int socket) {
-    struct pollfd at = {socket, POLLRDHUP, 0};
-    return poll(&at, 1, 0) > 0;
+static void close_peer(gp_guard_peer *its) {
+    close(its->socket);
+    its->socket = -1;
+    its->input.filled = 0;
 }
 
-/* A process that waited too long for the answer has closed its connection, and comes again. */
-static bool has_place(const gp_guard *guard, int rank) {
-    if (rank < 1 || rank >= guard->processes) return false;
-    const gp_guard_peer *its = &guard->peers[rank - 1];
-    return its->socket < 0 || has_gone(its->socket);
-}
-
-static void admit(gp_guard *guard, entrance *at, knock *from, const gp_guard_message *message,
-                  const gp_guard_hello *theirs) {
-    gp_guard_hello mine;
-    gp_guard_peer *its = &guard->peers[message->rank - 1];
-    if (its->socket >= 0)
-        close(its->socket);
+/* Bytes of a process that was answered have come. What follows READY is the thread's. */
+static void hear_answered(entrance *at, gp_guard_peer *its) {
+    gp_guard_message message;
+    gp_guard_found found = gp_guard_next(&its->input, &message);
+    if (found == GP_GUARD_NOTHING) return;
+    its->joined = found == GP_GUARD_MESSAGE && message.kind == GP_GUARD_READY;
+    at->joined += its->joined;
+    if (its->joined)
+        gp_guard_drop(&its->input, &message);
     else
-        at->joined++;
+        close_peer(its);
+}
+
+/* False: that process is connected, or has tried again since. */
+static bool answer(gp_guard *guard, entrance *at, knock *from, const gp_guard_message *message,
+                   const gp_guard_hello *theirs) {
+    if (message->rank < 1 || message->rank >= guard->processes) return false;
+    gp_guard_peer *its = &guard->peers[message->rank - 1];
+    if (its->joined || theirs->attempt <= its->attempt) return false;
+    if (its->socket >= 0) close_peer(its);
     its->socket = from->socket;
+    its->attempt = theirs->attempt;
     from->socket = -1;
     take_name(its, theirs);
     gp_guard_drop(&from->input, message);
     its->input = from->input;
-    describe(&mine, at->door);
-    set_options(its->socket);
-    gp_guard_tell(its, GP_GUARD_HELLO, GP_OK, 0, &mine, sizeof mine);
+    say_hello(its, at->door, 0);
+    hear_answered(at, its);
+    return true;
 }
 
 /* False: it is no process of the run, or not one that has a place. */
 static bool hear_knock(gp_guard *guard, entrance *at, knock *from) {
     gp_guard_message message;
     gp_guard_hello theirs;
-    gp_guard_input *input = &from->input;
-    ssize_t got = recv(from->socket, input->bytes + input->filled, sizeof input->bytes - input->filled, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
-    if (got <= 0) return false;
-    input->filled += (size_t)got;
-    gp_guard_found found = gp_guard_next(input, &message);
+    if (!take_bytes(from->socket, &from->input)) return false;
+    gp_guard_found found = gp_guard_next(&from->input, &message);
     if (found == GP_GUARD_NOTHING) return true;
-    if (found == GP_GUARD_GARBAGE || !is_hello(&message, at->door, &theirs) || !has_place(guard, message.rank))
-        return false;
-    admit(guard, at, from, &message, &theirs);
-    return true;
+    return found == GP_GUARD_MESSAGE && is_hello(&message, at->door, &theirs) &&
+           answer(guard, at, from, &message, &theirs);
+}
+
+static void turn_away(entrance *at, const knock *its) {
+    close(its->socket);
+    at->strangers++;
 }
 
 static void hear_knocks(gp_guard *guard, entrance *at, const struct pollfd *polled) {
@@ -221,102 +177,150 @@ static void hear_knocks(gp_guard *guard, entrance *at, const struct pollfd *poll
     for (int k = 0; k < at->count; k++) {
         knock *its = &at->knocks[k];
         bool good = polled[k].revents ? hear_knock(guard, at, its) : gp_now() < its->until;
-        if (!good) close(its->socket);
+        if (!good) turn_away(at, its);
         if (good && its->socket >= 0) at->knocks[kept++] = *its;
     }
     at->count = kept;
 }
 
-static void let_in(gp_guard *guard, entrance *at, int socket) {
-    struct pollfd polled[KNOCKS + 1];
-    for (int k = 0; k < at->count; k++) polled[k] = (struct pollfd){at->knocks[k].socket, POLLIN, 0};
-    polled[at->count] = (struct pollfd){at->count < KNOCKS ? socket : -1, POLLIN, 0};
-    if (poll(polled, (nfds_t)at->count + 1, 100) < 0) return;
-    bool knocks = polled[at->count].revents != 0;
-    hear_knocks(guard, at, polled);
-    int its = knocks ? accept4(socket, NULL, NULL, SOCK_CLOEXEC) : -1;
-    if (its < 0) return;
-    at->knocks[at->count].socket = its;
-    at->knocks[at->count].until = gp_now() + HELLO_SECONDS;
-    at->knocks[at->count++].input.filled = 0;
+static void hear_peers(gp_guard *guard, entrance *at, const struct pollfd *polled) {
+    for (int p = 0; p < guard->count; p++) {
+        gp_guard_peer *its = &guard->peers[p];
+        if (!polled[p].revents || its->socket != polled[p].fd) continue;
+        if (take_bytes(its->socket, &its->input))
+            hear_answered(at, its);
+        else
+            close_peer(its);
+    }
 }
 
-static gp_status join_all(gp_guard *guard, const gp_guard_door *door, int socket, gp_error *err) {
-    double until = gp_now() + GP_GUARD_JOIN_SECONDS;
-    entrance at = {.door = door};
-    GP_RETURN_IF_FAILED(GP_NEW(&at.knocks, KNOCKS, err));
-    while (at.joined < guard->count && gp_now() < until) let_in(guard, &at, socket);
+static void take_knock(entrance *at, int listening) {
+    int its = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
+    if (its < 0) return;
+    if (at->count == KNOCKS) {
+        turn_away(at, &at->knocks[0]);
+        memmove(at->knocks, at->knocks + 1, sizeof *at->knocks * (size_t)--at->count);
+    }
+    knock *last = &at->knocks[at->count++];
+    last->socket = its;
+    last->until = gp_now() + HELLO_SECONDS;
+    last->input.filled = 0;
+}
+
+/* Knocks last: those before are heard once more before one of them makes room. */
+static void let_in(gp_guard *guard, entrance *at) {
+    struct pollfd *polled = at->polled;
+    int doors = at->listener->count, knocks = at->count;
+    for (int s = 0; s < doors; s++) *polled++ = (struct pollfd){at->listener->socket[s], POLLIN, 0};
+    for (int k = 0; k < knocks; k++) *polled++ = (struct pollfd){at->knocks[k].socket, POLLIN, 0};
+    for (int p = 0; p < guard->count; p++) {
+        const gp_guard_peer *its = &guard->peers[p];
+        *polled++ = (struct pollfd){its->joined ? -1 : its->socket, POLLIN, 0};
+    }
+    if (poll(at->polled, (nfds_t)(polled - at->polled), 100) <= 0) return;
+    hear_peers(guard, at, at->polled + doors + knocks);
+    hear_knocks(guard, at, at->polled + doors);
+    for (int s = 0; s < doors; s++)
+        if (at->polled[s].revents) take_knock(at, at->listener->socket[s]);
+}
+
+/* Those that have joined wait for the rest, and know that process 0 does, too. */
+static void beat(gp_guard *guard, double *beaten) {
+    double now = gp_now();
+    if (BEATS * (now - *beaten) < 1) return;
+    *beaten = now;
+    for (int p = 0; p < guard->count; p++)
+        if (guard->peers[p].joined) gp_guard_tell(&guard->peers[p], GP_GUARD_BEAT, GP_OK, 0, NULL, 0);
+}
+
+static gp_status join_all(gp_guard *guard, entrance *at, double seconds, gp_error *err) {
+    patience its = {gp_now(), seconds};
+    double beaten = its.before;
+    GP_RETURN_IF_FAILED(GP_NEW(&at->knocks, KNOCKS, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&at->polled, at->listener->count + KNOCKS + guard->count, err));
+    while (at->joined < guard->count && is_patient(&its)) {
+        let_in(guard, at);
+        beat(guard, &beaten);
+    }
+    if (at->joined == guard->count) return GP_OK;
+    gp_fail(err, GP_IO,
+            "the connection between the processes: %d of %d processes did not connect to process 0 within %.0f s; a "
+            "firewall may refuse port %d",
+            guard->count - at->joined, guard->count, seconds, at->door->port);
+    if (at->strangers == 0) return GP_IO;
+    const gp_error cause = *err;
+    return gp_fail(err, GP_IO, "%s; %d connections of other programs were closed", cause.text, at->strangers);
+}
+
+static gp_status open_entrance(gp_guard *guard, const gp_guard_door *door, const gp_guard_listener *listener,
+                               double seconds, gp_error *err) {
+    entrance at = {.door = door, .listener = listener};
+    gp_status status = join_all(guard, &at, seconds, err);
     for (int k = 0; k < at.count; k++) close(at.knocks[k].socket);
     free(at.knocks);
-    if (at.joined == guard->count) return GP_OK;
-    return gp_fail(err, GP_IO,
-                   "the connection between the processes: %d of %d processes did not connect to process 0 within %d s; "
-                   "a firewall may refuse port %d",
-                   guard->count - at.joined, guard->count, GP_GUARD_JOIN_SECONDS, door->port);
+    free(at.polled);
+    return status;
 }
 
 /* ---- the others -------------------------------------------------------------------------------------------------- */
 
-static int connect_to(const gp_guard_door *door, int which, double until) {
-    struct sockaddr_storage to;
-    bool six;
-    int its = open_socket(&six), failure = 0;
+static int connect_to(const gp_guard_door *door, int which, double until, patience *left) {
+    int its = gp_guard_connect(door, which), failure = 0;
     socklen_t length = sizeof failure;
     if (its < 0) return -1;
-    length = fill_address(&to, six, door->address[which], door->port);
-    fcntl(its, F_SETFL, O_NONBLOCK);
-    int code = connect(its, (struct sockaddr *)&to, length);
-    length = sizeof failure;
-    bool good = code == 0 || (errno == EINPROGRESS && wait_ready(its, POLLOUT, until) &&
-                              getsockopt(its, SOL_SOCKET, SO_ERROR, &failure, &length) == 0 && failure == 0);
-    if (good) return its;
+    if (wait_ready(its, POLLOUT, until, left) && getsockopt(its, SOL_SOCKET, SO_ERROR, &failure, &length) == 0 &&
+        failure == 0)
+        return its;
     close(its);
     return -1;
 }
 
 /* Process 0 may send more at once. */
-static bool hear_first(gp_guard_peer *its, const gp_guard_door *door, double until) {
+static bool hear_first(gp_guard_peer *its, const gp_guard_door *door, double until, patience *left) {
     gp_guard_message message;
     gp_guard_hello theirs;
     gp_guard_input *input = &its->input;
     input->filled = 0;
     gp_guard_found found = GP_GUARD_NOTHING;
-    for (; found == GP_GUARD_NOTHING; found = gp_guard_next(input, &message)) {
-        if (!wait_ready(its->socket, POLLIN, until)) return false;
-        ssize_t got =
-            recv(its->socket, input->bytes + input->filled, sizeof input->bytes - input->filled, MSG_DONTWAIT);
-        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return false;
-        if (got > 0) input->filled += (size_t)got;
-    }
+    for (; found == GP_GUARD_NOTHING; found = gp_guard_next(input, &message))
+        if (!wait_ready(its->socket, POLLIN, until, left) || !take_bytes(its->socket, input)) return false;
     if (found != GP_GUARD_MESSAGE || !is_hello(&message, door, &theirs)) return false;
     take_name(its, &theirs);
     gp_guard_drop(input, &message);
     return true;
 }
 
-/* The loop back to the own machine leads to process 0 only if it is there; the secret tells. */
-static gp_status join_first(gp_guard *guard, const gp_guard_door *door, gp_error *err) {
-    double until = gp_now() + GP_GUARD_JOIN_SECONDS;
-    gp_guard_hello mine;
+/* From the answer on, this connection is the one that counts. */
+static bool join_at(gp_guard *guard, const gp_guard_door *door, int which, double seconds, patience *left) {
     gp_guard_peer *its = &guard->peers[0];
-    describe(&mine, door);
-    int seconds = 2; /* for an address, more each round */
-    for (; gp_now() < until; seconds *= 2) {
-        for (int a = 0; a < door->count; a++) {
-            its->socket = connect_to(door, a, gp_now() + seconds);
-            if (its->socket < 0) continue;
-            set_options(its->socket);
-            gp_guard_tell(its, GP_GUARD_HELLO, GP_OK, guard->rank, &mine, sizeof mine);
-            if (hear_first(its, door, gp_now() + HELLO_SECONDS)) return GP_OK;
-            close(its->socket);
-            its->socket = -1;
-        }
+    its->socket = connect_to(door, which, gp_now() + seconds, left);
+    if (its->socket < 0) return false;
+    its->attempt++;
+    say_hello(its, door, guard->rank);
+    if (!hear_first(its, door, gp_now() + HELLO_SECONDS, left)) {
+        close_peer(its);
+        return false;
+    }
+    its->joined = true;
+    gp_guard_tell(its, GP_GUARD_READY, GP_OK, guard->rank, NULL, 0);
+    return true;
+}
+
+/* An address may lead elsewhere; the secret tells. */
+static gp_status join_first(gp_guard *guard, const gp_guard_door *door, double seconds, gp_error *err) {
+    patience left = {gp_now(), seconds};
+    int way = 2; /* seconds for an address, more each round */
+    for (; is_patient(&left); way = 2 * way < WAY_SECONDS ? 2 * way : WAY_SECONDS) {
+        for (int a = 0; a < door->count; a++)
+            if (join_at(guard, door, a, way, &left)) return GP_OK;
         usleep(100000);
     }
     return gp_fail(err, GP_IO, "the connection between the processes: process %d cannot reach process 0 at port %d",
                    guard->rank, door->port);
 }
 
-gp_status gp_guard_join(gp_guard *guard, const gp_guard_door *door, int socket, gp_error *err) {
-    return guard->rank == 0 ? join_all(guard, door, socket, err) : join_first(guard, door, err);
+gp_status gp_guard_join(gp_guard *guard, const gp_guard_door *door, const gp_guard_listener *listener, double seconds,
+                        gp_error *err) {
+    return guard->rank == 0 ? open_entrance(guard, door, listener, seconds, err)
+                            : join_first(guard, door, seconds, err);
 }

@@ -23,6 +23,7 @@ typedef enum gp_guard_kind {
     GP_GUARD_ASK,
     GP_GUARD_ANSWER,
     GP_GUARD_TIMEOUT, /* process 0 says it to the others, as a double */
+    GP_GUARD_READY,   /* to process 0: its HELLO has come, and this connection is the one that counts */
     GP_GUARD_KINDS
 } gp_guard_kind;
 
@@ -31,6 +32,7 @@ typedef struct gp_guard_hello {
     unsigned char secret[GP_GUARD_SECRET];
     char host[GP_HOST_TEXT];
     int pid;
+    int attempt; /* of this process to connect, from 1; of process 0: the one that it answers */
 } gp_guard_hello;
 
 typedef struct gp_guard_message {

@@ -11,6 +11,8 @@
 #include "process/mpi_wire.h"
 #include "process/start_limit.h"
 
+enum { SPEAKS_BEFORE = 2 /* seconds */ };
+
 struct gp_processes {
     gp_wire *wire;
     int *machines;  /* [process] */
@@ -42,19 +44,44 @@ static gp_status count_processors(gp_processes *its, gp_error *err) {
     return GP_OK;
 }
 
-/* Process 0 says where it listens, or that it cannot. */
-static gp_status meet(gp_processes *its, gp_error *err) {
+/* *count: of what gp_guard_listen is to look at; 0: all processes are on one machine, and see one network there. */
+static gp_status gather_networks(const gp_processes *its, gp_guard_network **out, int *count, gp_error *err) {
+    gp_guard_network own;
+    int processes = its->wire->processes;
+    bool near = true;
+    gp_guard_describe_network(&own);
+    GP_RETURN_IF_FAILED(GP_NEW(out, processes, err));
+    gp_mpi_gather(its->wire, &own, (int)sizeof own, *out);
+    GP_RETURN_IF_FAILED(gp_handshake_check_networks(*out, processes, err));
+    for (int p = 1; p < processes; p++) near = near && its->machines[p] == 0 && (*out)[p].space == (*out)[0].space;
+    *count = near ? 0 : processes;
+    return GP_OK;
+}
+
+/* Process 0 says where it listens, or that it cannot. It speaks of connections that do not come before the limit ends
+ * it; the limit ends the others. */
+static gp_status connect_guards(gp_processes *its, gp_start_limit *limit, gp_error *err) {
     gp_guard_door door = {0};
-    int socket = -1;
+    gp_guard_listener listener = {.count = 0};
+    gp_guard_network *networks = NULL;
+    int count = 0, rank = its->wire->rank;
+    gp_status status = gather_networks(its, &networks, &count, err);
+    if (status == GP_OK && rank == 0) status = gp_guard_listen(networks, count, &door, &listener, err);
+    free(networks);
+    gp_mpi_broadcast(its->wire, 0, &door, (int)sizeof door);
+    if (status == GP_OK) status = gp_handshake_check_door(&door, err);
+    GP_RETURN_IF_FAILED(status);
+    double left = gp_start_limit_left(limit) - SPEAKS_BEFORE;
+    double seconds = rank > 0 ? 2 * GP_START_SECONDS : left > 1 ? left : 1;
+    return gp_guard_start(&door, &listener, rank, its->wire->processes, seconds, &its->guard, err);
+}
+
+static gp_status meet(gp_processes *its, gp_start_limit *limit, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_NEW(&its->machines, its->wire->processes, err));
     gp_mpi_machines(its->wire, its->machines);
     GP_RETURN_IF_FAILED(gp_handshake_check_machines(its->machines, its->wire->processes, err));
     GP_RETURN_IF_FAILED(count_processors(its, err));
-    gp_status status = its->wire->rank == 0 ? gp_guard_listen(&door, &socket, err) : GP_OK;
-    gp_mpi_broadcast(its->wire, 0, &door, (int)sizeof door);
-    if (status == GP_OK) status = gp_handshake_check_door(&door, err);
-    GP_RETURN_IF_FAILED(status);
-    GP_RETURN_IF_FAILED(gp_guard_start(&door, socket, its->wire->rank, its->wire->processes, &its->guard, err));
+    GP_RETURN_IF_FAILED(connect_guards(its, limit, err));
     GP_RETURN_IF_FAILED(gp_deliveries_create(its->wire->rank, its->wire->processes, &its->deliveries, err));
     gp_mpi_set_deliveries(its->wire, its->deliveries);
     gp_guard_set_deliveries(its->guard, its->deliveries);
@@ -94,7 +121,7 @@ gp_status gp_processes_open(uint64_t task, gp_processes **out, gp_error *err) {
                     "try srun --mpi=pmix",
                     count, its->wire->processes);
     if (status == GP_OK) status = compare_tasks(its, task, err);
-    if (status == GP_OK) status = meet(its, err);
+    if (status == GP_OK) status = meet(its, limit, err);
     gp_start_limit_end(&limit);
     if (status != GP_OK) {
         gp_guard_stop(&its->guard);

@@ -20,7 +20,8 @@ struct gp_start_limit {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t change;
-    bool over; /* lock */
+    bool over;     /* lock, and what follows */
+    int64_t ticks; /* that have passed */
 };
 
 /* A tick, or the end of it. */
@@ -35,6 +36,7 @@ static bool wait_tick(gp_start_limit *its) {
     pthread_mutex_lock(&its->lock);
     if (!its->over) pthread_cond_timedwait(&its->change, &its->lock, &until);
     bool over = its->over;
+    its->ticks++;
     pthread_mutex_unlock(&its->lock);
     return over;
 }
@@ -71,6 +73,14 @@ gp_start_limit *gp_start_limit_begin(int rank, double seconds) {
     pthread_cond_destroy(&its->change);
     free(its);
     return NULL;
+}
+
+double gp_start_limit_left(gp_start_limit *limit) {
+    if (!limit) return GP_START_SECONDS;
+    pthread_mutex_lock(&limit->lock);
+    double left = limit->seconds - 1e-9 * TICK * (double)limit->ticks;
+    pthread_mutex_unlock(&limit->lock);
+    return left;
 }
 
 void gp_start_limit_end(gp_start_limit **limit) {

@@ -13,6 +13,8 @@ enum { GP_START_SECONDS = 120 };
 
 /* NULL: there is no limit, since no thread could be made. */
 gp_start_limit *gp_start_limit_begin(int rank, double seconds);
+/* Seconds that are left until process 0 says it. */
+double gp_start_limit_left(gp_start_limit *limit);
 /* The processes have met, or this one gives up. */
 void gp_start_limit_end(gp_start_limit **limit);
 

@@ -1,6 +1,7 @@
 #include "report/warnings.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 #include "report/workers_text.h"
 
@@ -59,6 +60,40 @@ void gp_warmup_warn(const gp_session *session, bool report, FILE *out) {
             " step%s of the run, so the learning rate ends at %g, not at %g\n",
             report ? "warning     " : "warning:", length, session->steps, session->steps == 1 ? "" : "s",
             gp_rate(optimizer, run, session->steps), optimizer->lr);
+}
+
+static double largest(gp_channel_values of) {
+    double value = of.value[0];
+    for (int i = 1; i < of.count; i++) value = fmax(value, of.value[i]);
+    return value;
+}
+
+/* Values in 0 … 1 have no mean above 1, and a std of at most 0.5; 1 is for a std that changes nothing. */
+static void warn_of_range(const char *key, const char *what, double mean, double std, bool report, FILE *out) {
+    if (mean <= 1 && std <= 1) return;
+    fprintf(
+        out,
+        "%s %s%s has mean %g and std %g, as if values were 0 … 255; bytes are scaled to 0 … 1 before: divide mean and "
+        "std by 255\n",
+        report ? "warning     " : "warning:", key, what, mean, std);
+}
+
+static void warn_of_source(const char *key, const gp_source_config *source, bool report, FILE *out) {
+    if (source->kind == GP_SOURCE_IDX && source->normalise)
+        warn_of_range(key, ".idx", source->mean, source->std, report, out);
+    for (int i = 0; i < source->transform_count; i++) {
+        const gp_transform_config *its = &source->transforms[i];
+        if (its->kind != GP_TRANSFORM_NORMALIZE) continue;
+        if (!source->normalise)
+            warn_of_range(key, ".transform: normalize", largest(its->mean), largest(its->std), report, out);
+        break; /* values are no longer in 0 … 1 */
+    }
+}
+
+void gp_normalize_warn(const gp_session *session, bool report, FILE *out) {
+    const gp_data_config *data = &session->config->data;
+    if (session->train && gp_dataset_has_bytes(session->train)) warn_of_source("data.train", &data->train, report, out);
+    if (session->eval && gp_dataset_has_bytes(session->eval)) warn_of_source("data.eval", &data->eval, report, out);
 }
 
 void gp_idle_warn(const gp_plan *plan, bool report, FILE *out) {

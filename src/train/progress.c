@@ -93,6 +93,7 @@ void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_s
     if (processes) print_processes(session->plan, processes);
     print_source(session);
     gp_precision_advise(session, false, stdout);
+    gp_normalize_warn(session, false, stdout);
     if (verbosity != GP_VERBOSE) { /* else the plan says it */
         gp_processors_warn(session->plan, false, stdout);
         gp_micro_batches_warn(session->plan, false, stdout);

@@ -135,6 +135,30 @@ def sets(changes):
     return [word for change in changes for word in ("--set", change)]
 
 
+def write_pixels(path, samples=64, classes=3, seed=1, change=lambda rows, fill: rows):
+    """Pictures [2, 4, 4] and a class for each pixel that only its own place in the picture tells. `change` takes and gives
+    the rows of a plane; what it adds is `fill`."""
+    rng = random.Random(seed)
+    x, y = array.array("f"), array.array("q")
+    for _ in range(samples):
+        planes = [[[rng.randrange(classes) for _ in range(4)] for _ in range(4)]]
+        planes += [[[rng.gauss(c - 1, 0.1) if channel else rng.random() for c in row] for row in planes[0]] for channel in range(2)]
+        classes_, *pictures = [change(plane, fill) for plane, fill in zip(planes, (-100, 0, 0))]
+        size = [len(classes_), len(classes_[0])]
+        for picture in pictures:
+            x.extend(value for row in picture for value in row)
+        y.extend(value for row in classes_ for value in row)
+    write_tensors(path, x=("F32", [samples, 2, *size], x.tobytes()), y=("I64", [samples, *size], y.tobytes()))
+
+
+# A network of 8 layers on them.
+PIXELS = ["--set", "data.train={tensors: pixels.safetensors, take: [0, 50]}",
+          "--set", "data.eval={tensors: pixels.safetensors, take: [50, 64]}",
+          "--set", "model.layers=[{conv: {out: 8, kernel: 3, pad: 1}}, batch_norm, {relu: {name: a}}, {conv: {out: 8, kernel: 3, "
+                   "pad: 1}}, {add: [a, -1]}, {dropout: 0.2}, relu, {conv: {out: 3, kernel: 1}}]"]
+MOVED = ["--set", "data.train.transform=[{random_crop: {size: 4, pad: 1}}, random_horizontal_flip, random_vertical_flip]"]
+
+
 class Group(unittest.TestCase):
     maxDiff = None
     patience = PATIENCE
@@ -634,6 +658,80 @@ class Cuts(Group):
                         self.assertEqual(len(read_lines(folder)[0]["balance"]), stages)
                         self.assertEqual(read_model(folder), read_model(one))
                         self.assertEqual(results(folder), results(one))
+
+
+class Targets(Group):
+    """Targets with the picture's height and width move with it."""
+
+    def setUp(self):
+        super().setUp()
+        write_pixels(self.path("pixels.safetensors"))
+
+    def train_on_pixels(self, *changes):
+        return self.train(*PIXELS, *[word for change in changes for word in ("--set", change)])
+
+    def expect_same(self, one, other):
+        self.assertEqual(read_model(one), read_model(other))
+        self.assertEqual(results(one), results(other))
+
+    def test_it_learns_with_any_transform_what_it_learns_without(self):
+        write_pixels(self.path("pixels.safetensors"), samples=192)
+        for transform in ("[]", "[random_horizontal_flip]", "[random_vertical_flip]", "[{random_crop: {size: 4, pad: 2}}]",
+                          "[{pad: 1}, {random_crop: 4}, random_horizontal_flip, {random_erasing: {p: 0.2}}]"):
+            with self.subTest(transform=transform):
+                folder = self.train_on_pixels(
+                    "data.train.take=[0, 128]", "data.eval.take=[128, 192]", "data.train.transform=" + transform,
+                    "optimizer={adam: 0.02}", "train.epochs=8",
+                    "model.layers=[{conv: {out: 8, kernel: 3, pad: 1}}, relu, {conv: {out: 3, kernel: 1}}]")
+                last = [line for line in read_lines(folder) if line["event"] == "eval"][-1]
+                self.assertGreater(last["accuracy"], 0.97)
+                self.assertLess(last["loss"], 0.15)
+
+    def test_it_is_what_moved_files_give(self):
+        """Transforms without chance, and files that have pictures and targets as they leave them; padded classes do not count."""
+        flip, turn = lambda rows, fill: [row[::-1] for row in rows], lambda rows, fill: rows[::-1]
+        pad = lambda rows, fill: [[fill] * 6] + [[fill, *row, fill] for row in rows] + [[fill] * 6]
+        cut = lambda rows, fill: [row[1:3] for row in rows[1:3]]
+        for transform, change, size in (("random_horizontal_flip: 1", flip, 4), ("random_vertical_flip: 1", turn, 4),
+                                        ("pad: 1", pad, 6), ("center_crop: 6", pad, 6), ("center_crop: 2", cut, 2)):
+            with self.subTest(transform=transform):
+                write_pixels(self.path("moved.safetensors"), change=change)
+                shape = "model.input.shape=[2, %d, %d]" % (size, size)
+                lists = ["data.%s.transform=[{%s}]" % (of, transform) for of in ("train", "eval")]
+                self.expect_same(self.train_on_pixels(shape, *lists),
+                                 self.train_on_pixels(shape, *["data.%s.tensors=moved.safetensors" % of for of in ("train", "eval")]))
+
+    def test_no_cut_changes_a_bit(self):
+        one = self.train(*PIXELS, *MOVED, "--set", "pipeline.devices=[cpu]")
+        for changes in (["pipeline.devices=[cpu, cpu, cpu]", "pipeline.checkpoint=always"], ["data.threads=3"]):
+            self.expect_same(self.train(*PIXELS, *MOVED, *sets(changes)), one)
+        shared = ["pipeline.micro_batches=2", "data.drop_last=true"]
+        self.expect_same(self.train(*PIXELS, *MOVED, *sets(["pipeline.devices=[[cpu, cpu]]", *shared])),
+                         self.train(*PIXELS, *MOVED, *sets(["pipeline.devices=[cpu, cpu]", "pipeline.replicas=2", *shared])))
+
+    def test_changes_and_resuming(self):
+        """The transforms of step 5 on come from a file, from --resume, and from the configuration as it ran."""
+        lists = "[{random_crop: {size: 4, pad: 1}}]", "[random_vertical_flip]"
+        self.write("c.yaml", CONFIG + "changes: {5: {data.train.transform: %s}}\n" % lists[1])
+        whole = self.train_on_pixels("data.train.transform=" + lists[0])
+        again = self.path("again")
+        self.expect(["-q", "-o", again, os.path.join(whole, "config.yaml")], 0)
+        self.expect_same(whole, again)
+        self.write("c.yaml", CONFIG)
+        part = self.train_on_pixels("data.train.transform=" + lists[0], "train.steps=4", "train.save_every=4")
+        self.expect(["-o", part, "c.yaml", "--resume", *PIXELS, "--set", "data.train.transform=" + lists[1],
+                     "--set", "train.steps=8"], 0)
+        self.assertEqual(read_model(part), read_model(whole))
+
+    def test_what_cannot_move_is_refused_before_the_first_step(self):
+        self.write("c.yaml", CONFIG + "changes: {5: {data.train.transform: [random_horizontal_flip, {pad: 1}, {random_crop: 4}]}}\n")
+        write_tensors(self.path("pixels.safetensors"), x=("F32", [64, 2, 4, 4], bytes(64 * 128)),
+                      y=("F32", [64, 3, 4, 4], bytes(64 * 192)))
+        said = "gpipe-train: c.yaml:23:11: changes.5: c.yaml:23:63: pad: it pads the pictures of pixels.safetensors, and the " \
+               "targets [3, 4, 4], which are numbers, move with them: no number says that a padded pixel does not count; take " \
+               "a transform that does not pad\n"
+        self.expect(["-o", "out", "c.yaml", *PIXELS, "--set", "model.loss=mse"], 2, err=said)
+        self.assertFalse(os.path.exists(self.path("out")))
 
 
 class Replicas(Group):
@@ -1361,6 +1459,20 @@ class Plan(Group):
         for name, count in (("train", train), ("eval", evaluation)):
             write_tensors(self.path(f"data/digits/{name}.safetensors"), x=("F32", [count, 1, 8, 8], bytes(count * 256)),
                           y=("I64", [count], bytes(count * 8)))
+
+    def test_mean_and_std_of_other_values(self):
+        """Bytes are scaled to 0 … 1 before them; what was measured in 0 … 255 makes all pictures alike."""
+        write_tensors(self.path("bytes.safetensors"), x=("U8", [64, 2, 4, 4], bytes(range(256)) * 8), y=("I64", [64], bytes(512)))
+        bytes_ = "data.train={tensors: bytes.safetensors, transform: [%s]}"
+        scaled, of_bytes = "normalize: {mean: [0.49, 0.45], std: 0.25}", "normalize: {mean: [123.7, 116.3], std: [58.4, 1]}"
+        warning = "warning%s data.train.transform: normalize has mean 123.7 and std 58.4, as if values were 0 … 255; bytes are scaled " \
+                  "to 0 … 1 before: divide mean and std by 255\n"
+        for change, warns in ((bytes_ % scaled, False), (bytes_ % of_bytes, True), (bytes_ % (scaled + ", " + of_bytes), False),
+                              ("data.train.transform=[%s]" % of_bytes, False)):
+            plan = self.expect(["--plan", "c.yaml", *sets([change])], 0).out
+            run = self.expect(["-o", "run", "--force", "c.yaml", *sets([change, "train.epochs=1"])], 0).out
+            self.assertEqual((warning % "     " in plan, warning % ":" in run), (warns, warns), change)
+            self.assertEqual((plan + run).count("0 … 255"), 2 * warns)
 
     def test_configurations_of_the_pages(self):
         """README's own network trains from weights and on data like those of its script; that of the page for torchgpipe is planned."""

@@ -19,6 +19,7 @@ import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -26,7 +27,7 @@ import unittest
 
 import runs
 from runs import OPTIONS, Runs, main, read, snapshots
-from test_cli import results, sets, write_tensors
+from test_cli import MOVED, PIXELS, results, sets, write_pixels, write_tensors
 
 # 8 layers with a skip, batch norm and dropout. Mini-batches of 16 samples, the last of an epoch of 2.
 CONFIG = runs.TRAINED
@@ -248,6 +249,12 @@ class Bits(Launched):
         status, said, out = self.end(self.launch(several, (3, arguments)))
         self.assertEqual((status, said), (0, []), out)
         self.expect_equal(one, several)
+
+    def test_targets_move_where_their_pictures_are_not_read(self):
+        """The first process reads pictures, the last their targets. Padded pixels do not count, in the divisor of both."""
+        write_pixels(os.path.join(self.folder, "pixels.safetensors"))
+        for processes, more in ((2, []), (4, FOUR), (2, ["pipeline.replicas=2", *SHARED])):
+            self.compare(processes, more, *PIXELS, *MOVED)
 
     def test_resumed_with_other_numbers_of_processes(self):
         one = self.by_itself([])
@@ -857,6 +864,47 @@ class Starts(Launched):
                 "LD_PRELOAD": OPTIONS.hang, "GP_HANG_RANK": rank, "GP_HANG_AT": "TERM"})
             status, said, out = self.end(process)
             self.assertEqual((status, said), (130, []), out)
+
+    @staticmethod
+    def listening(pid):
+        """Where a process listens, as pairs of an address, as the kernel writes it, and a port."""
+        own, found = set(), set()
+        for number in os.listdir("/proc/%d/fd" % pid):
+            own.add(os.readlink("/proc/%d/fd/%s" % (pid, number)))
+        for kind in ("tcp", "tcp6"):
+            with open("/proc/%d/net/%s" % (pid, kind)) as file:
+                for words in (line.split() for line in file):
+                    if words[3] == "0A" and "socket:[%s]" % words[9] in own:
+                        address, port = words[1].split(":")
+                        found.add((address, int(port, 16)))
+        return found
+
+    def test_process_0_stalls_while_others_join(self):
+        """For longer than another process waits for its answer (5 s). 200 strangers who say nothing are at the door, too. Nobody
+        but this machine reaches it."""
+        if not OPTIONS.hang:
+            self.skipTest("no library was named that stops a process")
+        process = self.launch(self.run_folder, (3, ["c.yaml", "--force", *sets(FOUR)]), environment={
+            "LD_PRELOAD": OPTIONS.hang, "GP_HANG_RANK": "0", "GP_HANG_AT": "STOP", "OMPI_MCA_btl": "vader,self"})
+        stopped, start = None, time.monotonic()
+        while stopped is None:
+            self.assertIsNone(process.poll())
+            self.assertLess(time.monotonic() - start, PATIENCE)
+            time.sleep(0.01)
+            first = [pid for pid in children(process.pid) if rank_of(pid) == 0]
+            if first and read("/proc/%d/stat" % first[0]).decode().rsplit(")", 1)[1].split()[0] == "T":
+                stopped, = first
+        at = self.listening(stopped)
+        self.assertEqual([address for address, _ in at], ["0100007F"], at)
+        (_, port), = at
+        strangers = [socket.create_connection(("127.0.0.1", port)) for _ in range(200)]
+        time.sleep(6)
+        os.kill(stopped, signal.SIGCONT)
+        status, said, out = self.end(process)
+        for stranger in strangers:
+            stranger.close()
+        self.assertEqual((status, said), (0, []), out)
+        self.expect_equal(self.by_itself(sets(FOUR)), self.run_folder)
 
     def test_slurm_without_pmi(self):
         """srun says nothing of PMIx. MPI is not started, and one task speaks."""

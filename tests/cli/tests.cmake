@@ -15,6 +15,7 @@ gp_cli_test(usage "unit" 120)
 gp_cli_test(config "unit;machine" 120)
 gp_cli_test(folder "unit" 120)
 gp_cli_test(cuts "pipeline" 300)
+gp_cli_test(targets "pipeline" 300)
 gp_cli_test(replicas "pipeline" 300)
 # The program as it is without MPI: its own object stands in for those of the library.
 add_executable(gp_without_mpi ${PROJECT_SOURCE_DIR}/src/cli/gpipe_train.c ${PROJECT_SOURCE_DIR}/src/cli/options.c
@@ -35,10 +36,15 @@ gp_cli_test(timelines "unit" 120)
 gp_cli_test(norms "unit" 300)
 gp_cli_test(predictions "unit" 300)
 gp_cli_test(resnet "pipeline" 300)
+# Each command of README in a copy of the checkout. Sanitizers leave it out, by its label.
+add_test(NAME cli_readme COMMAND Python3::Interpreter -B ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_readme.py ${CMAKE_BINARY_DIR})
+set_tests_properties(cli_readme PROPERTIES LABELS "cli;scripts" TIMEOUT 600)
 # The tree is the same under a sanitizer: its label keeps it out there.
 add_test(NAME cli_install COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_install.py ${CMAKE_COMMAND}
                                   ${CMAKE_BINARY_DIR})
 set_tests_properties(cli_install PROPERTIES LABELS "cli;scripts" TIMEOUT 120)
+add_test(NAME cli_tutorial COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_tutorial.py $<TARGET_FILE:gpipe-train>)
+set_tests_properties(cli_tutorial PROPERTIES LABELS "cli;scripts" TIMEOUT 300)
 if(GP_SANITIZE)
   set(unbounded --unbounded)
 endif()

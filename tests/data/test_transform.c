@@ -216,6 +216,214 @@ static void crops_are_uniform(void **state) {
     gp_config_destroy(&none);
 }
 
+/* Pictures whose first channel numbers their pixels, and targets made of the same numbers. */
+enum { PIXELS = 5 * 7, MAPS = 3, KINDS = 6, WIDEST = 16 * 16 };
+
+typedef struct pictured {
+    float x[MAPS][2][PIXELS];
+    int64_t classes[MAPS][PIXELS];
+} pictured;
+
+static pictured draw_maps(void) {
+    pictured out;
+    for (int n = 0; n < MAPS; n++)
+        for (int p = 0; p < PIXELS; p++) {
+            out.x[n][0][p] = (float)(n * PIXELS + p + 1);
+            out.x[n][1][p] = -out.x[n][0][p];
+            out.classes[n][p] = (n * PIXELS + p + 1) % KINDS;
+        }
+    return out;
+}
+
+/* A dataset of these pictures and a target of one kind, so transformed. NULL: `err` says why not. */
+static gp_dataset *open_maps(const char *transform, gp_dtype dtype, gp_shape target, const void *y, gp_sample_spec spec,
+                             gp_error *err) {
+    static pictured maps;
+    gp_dataset *dataset = NULL;
+    const char *path = fixture_path("maps");
+    gp_safetensors_item items[] = {{.name = "x", .dtype = GP_F32, .rank = 4, .dim = {MAPS, 2, 5, 7}, .data = maps.x},
+                                   {.name = "y", .dtype = dtype, .rank = 1 + target.rank, .dim = {MAPS}, .data = y}};
+    maps = draw_maps();
+    for (int d = 0; d < target.rank; d++) items[1].dim[1 + d] = target.dim[d];
+    assert_int_equal(gp_safetensors_write(path, items, 2, NULL, err), GP_OK);
+    gp_config *config = load(transform, "");
+    gp_source_config source = config->data.train;
+    source.file = (char *)(uintptr_t)path;
+    if (gp_dataset_open(&source, &spec, &dataset, err) != GP_OK) assert_null(dataset);
+    gp_config_destroy(&config);
+    return dataset;
+}
+
+static const struct {
+    const char *transform; /* pads with −9, erases with −8 */
+    int64_t height, width;
+    bool pads;
+} moving[] = {
+    {"[random_horizontal_flip: 1]", 5, 7, false},
+    {"[random_vertical_flip, random_horizontal_flip]", 5, 7, false},
+    {"[random_crop: [3, 4]]", 3, 4, false},
+    {"[random_crop: {size: [5, 7], pad: 2, fill: -9}]", 5, 7, true},
+    {"[random_crop: {size: [6, 3], pad: [0, 1, 2, 3], fill: -9}, random_erasing: {value: -8}]", 6, 3, true},
+    {"[center_crop: [4, 5]]", 4, 5, false},
+    {"[pad: {pad: [1, 2, 3, 0], fill: -9}, random_vertical_flip, random_crop: 6, random_horizontal_flip]", 6, 6, true},
+    {"[normalize: {mean: 0, std: 1}, random_erasing: {p: 1, value: -8}]", 5, 7, false},
+};
+enum { MOVING = sizeof moving / sizeof *moving };
+
+/* Classes follow the pixels that they were given for, from whichever of the two is read; padded ones are ignored. */
+static void classes_move_with_their_pictures(void **state) {
+    (void)state;
+    enum { IGNORE = -7 };
+    pictured maps = draw_maps();
+    for (int i = 0; i < MOVING; i++) {
+        int64_t elements = moving[i].height * moving[i].width;
+        gp_error err = {0};
+        gp_sample_spec spec = {.input = {3, {2, moving[i].height, moving[i].width}},
+                               .input_dtype = GP_F32,
+                               .target = {2, {moving[i].height, moving[i].width}},
+                               .target_dtype = GP_I64,
+                               .classes = KINDS,
+                               .ignore = IGNORE};
+        gp_dataset *dataset = open_maps(moving[i].transform, GP_I64, (gp_shape){2, {5, 7}}, maps.classes, spec, &err);
+        assert_string_equal(err.text, "");
+        assert_int_equal(gp_dataset_counts(dataset), moving[i].pads ? -1 : elements);
+        char *scratch = malloc(gp_dataset_scratch(dataset));
+        for (int round = 0; round < 20 * MAPS; round++) {
+            gp_sample_key key = key_of(round % MAPS, 1 + round / MAPS, 11);
+            float x[WIDEST * 2];
+            int64_t y[WIDEST], alone[WIDEST], counts, counted = 0;
+            assert_int_equal(gp_dataset_read(dataset, key, scratch, x, y, &counts, &err), GP_OK);
+            for (int64_t p = 0; p < elements; p++) {
+                int64_t number = (int64_t)x[2 * p];
+                counted += y[p] != IGNORE;
+                if (number != -8 && y[p] != (number == -9 ? IGNORE : number % KINDS))
+                    fail_msg("%s: epoch %d, pixel %d has the number %d and the class %d", moving[i].transform,
+                             (int)key.epoch, (int)p, (int)number, (int)y[p]);
+            }
+            assert_int_equal(counts, counted);
+            assert_int_equal(gp_dataset_read(dataset, key, scratch, NULL, alone, &counts, &err), GP_OK);
+            assert_memory_equal(alone, y, (size_t)elements * sizeof *y);
+            assert_int_equal(counts, counted);
+        }
+        free(scratch);
+        gp_dataset_close(&dataset);
+    }
+}
+
+/* Numbers, with channels or without, are those of the picture wherever this is moved. */
+static void numbers_move_with_their_pictures(void **state) {
+    (void)state;
+    pictured maps = draw_maps();
+    float plane[MAPS][PIXELS];
+    for (int n = 0; n < MAPS; n++) memcpy(plane[n], maps.x[n][0], sizeof plane[n]);
+    for (int i = 0; i < 2 * MOVING; i++) {
+        int its = i / 2, channels = 1 + i % 2;
+        gp_shape drawn = {2, {5, 7}}, left = {2, {moving[its].height, moving[its].width}};
+        gp_error err = {0};
+        if (moving[its].pads) continue;
+        if (channels == 2) {
+            drawn = (gp_shape){3, {2, 5, 7}};
+            left = (gp_shape){3, {2, left.dim[0], left.dim[1]}};
+        }
+        int64_t elements = moving[its].height * moving[its].width;
+        gp_sample_spec spec = {.input = {3, {2, moving[its].height, moving[its].width}},
+                               .input_dtype = GP_F32,
+                               .target = left,
+                               .target_dtype = GP_F32};
+        gp_dataset *dataset =
+            open_maps(moving[its].transform, GP_F32, drawn, channels == 2 ? (const void *)maps.x : plane, spec, &err);
+        assert_string_equal(err.text, "");
+        assert_int_equal(gp_dataset_counts(dataset), elements * channels);
+        char *scratch = malloc(gp_dataset_scratch(dataset));
+        for (int round = 0; round < 20 * MAPS; round++) {
+            float x[WIDEST * 2], y[WIDEST * 2];
+            int64_t counts;
+            gp_sample_key key = key_of(round % MAPS, 1 + round / MAPS, 11);
+            assert_int_equal(gp_dataset_read(dataset, key, scratch, x, y, &counts, &err), GP_OK);
+            assert_int_equal(counts, elements * channels);
+            for (int64_t p = 0; p < elements; p++)
+                for (int c = 0; c < channels; c++)
+                    assert_true(x[2 * p + c] == -8 || x[2 * p + c] == y[p * channels + c]);
+        }
+        free(scratch);
+        gp_dataset_close(&dataset);
+    }
+}
+
+/* Targets that belong to no pixel stay; those that do and cannot move are refused. */
+static void targets_of_other_shapes(void **state) {
+    (void)state;
+    static const char flip[] = "[normalize: {mean: 0, std: 1}, random_vertical_flip: 0.1]";
+    static const float numbers[MAPS * 70];
+    static const int64_t classes[MAPS * 70];
+    static const struct {
+        const char *transform;
+        gp_dtype dtype;
+        gp_shape target;
+        const char *message; /* with the column in the list, and %s for the file. NULL: they are taken */
+    } cases_of[] = {
+        {flip, GP_I64, {0}, NULL},
+        {flip, GP_I64, {2, {1, 1}}, NULL},
+        {flip, GP_F32, {1, {10}}, NULL},
+        {flip, GP_F32, {3, {10, 1, 1}}, NULL},
+        {flip, GP_F32, {1, {1}}, NULL},
+        {"[normalize: {mean: 0, std: 1}, random_erasing, random_vertical_flip: 0, pad: 0]", GP_I64, {2, {3, 4}}, NULL},
+        {flip,
+         GP_I64,
+         {2, {3, 4}},
+         "32: random_vertical_flip: it moves the pictures of %s, which are [2, 5, 7], but targets [3, 4] cannot move "
+         "with them: give targets of 5x7, or leave out random_vertical_flip"},
+        {"[center_crop: [5, 7], random_crop: {size: [5, 7], pad: 1}]",
+         GP_F32,
+         {3, {1, 3, 4}},
+         "23: random_crop: it moves the pictures of %s, which are [2, 5, 7], but targets [1, 3, 4] cannot move with "
+         "them: give targets of 5x7, or leave out random_crop"},
+        {flip,
+         GP_F32,
+         {1, {35}},
+         "32: random_vertical_flip: it moves the pictures of %s, which are [2, 5, 7], but targets [35] cannot move "
+         "with them: give targets of 5x7, or leave out random_vertical_flip"},
+        {flip,
+         GP_F32,
+         {1, {70}},
+         "32: random_vertical_flip: it moves the pictures of %s, which are [2, 5, 7], but targets [70] cannot move "
+         "with them: give targets of 5x7, or leave out random_vertical_flip"},
+        {"[random_horizontal_flip, random_crop: {size: [5, 7], pad: 1}]",
+         GP_F32,
+         {3, {2, 5, 7}},
+         "26: random_crop: it pads the pictures of %s, and the targets [2, 5, 7], which are numbers, move with them: "
+         "no number says that a padded pixel does not count; take a transform that does not pad"},
+        {"[pad: 1, center_crop: [5, 7]]",
+         GP_F32,
+         {2, {5, 7}},
+         "2: pad: it pads the pictures of %s, and the targets [5, 7], which are numbers, move with them: no number "
+         "says that a padded pixel does not count; take a transform that does not pad"},
+    };
+    for (size_t i = 0; i < sizeof cases_of / sizeof *cases_of; i++) {
+        gp_error err = {0};
+        gp_sample_spec spec = {.input = {3, {2, 5, 7}},
+                               .input_dtype = GP_F32,
+                               .target = cases_of[i].target,
+                               .target_dtype = cases_of[i].dtype,
+                               .classes = 1};
+        gp_dataset *dataset = open_maps(cases_of[i].transform, cases_of[i].dtype, cases_of[i].target,
+                                        cases_of[i].dtype == GP_I64 ? (const void *)classes : numbers, spec, &err);
+        if (cases_of[i].message) {
+            char message[512];
+            char *at = message + sprintf(message, "%s:2:", fixture_path("t.yaml"));
+            at += sprintf(at, "%d",
+                          (int)strlen("data: {train: {tensors: \"" GOLDEN "\",  transform: ") +
+                              atoi(cases_of[i].message));
+            const char *rest = strchr(cases_of[i].message, ':'), *file = strstr(rest, "%s");
+            sprintf(at, "%.*s%s%s", (int)(file - rest), rest, fixture_path("maps"), file + 2);
+            assert_string_equal(err.text, message);
+        } else {
+            assert_string_equal(err.text, "");
+        }
+        gp_dataset_close(&dataset);
+    }
+}
+
 /* What cannot be is found when the data are opened, and says where in the configuration. */
 static void refuses_what_does_not_fit(void **state) {
     (void)state;
@@ -258,12 +466,40 @@ static void refuses_other_shapes(void **state) {
     assert_non_null(strstr(err.text, "transforms.safetensors are [3, 8, 8] after the transforms, but the model's input "
                                      "is [3, 9, 12]"));
     gp_config_destroy(&config);
+    /* Pictures with the channels last. */
+    static const float last[8 * 9 * 3];
+    static const int64_t one;
+    const gp_safetensors_item pictures[] = {
+        {.name = "x", .dtype = GP_F32, .rank = 4, .dim = {1, 8, 9, 3}, .data = last},
+        {.name = "y", .dtype = GP_I64, .rank = 1, .dim = {1}, .data = &one}};
+    const char *wrong[][2] = {
+        {"[random_crop: {size: [8, 9], pad: 2}]",
+         "random_crop: a crop of 8x9 is larger than the padded picture of 13x7; samples [8, 9, 3] look as if channels "
+         "came last; they come first: x.permute(0, 3, 1, 2).contiguous()"},
+        {"[normalize: {mean: [0, 0, 0], std: 1}]",
+         "normalize: mean has 3 values for pictures of 8 channels: one for each, or one for all; samples [8, 9, 3] "
+         "look as if channels came last; they come first: x.permute(0, 3, 1, 2).contiguous()"},
+        {"[random_horizontal_flip]",
+         "are [8, 9, 3] after the transforms, but the model's input is [3, 8, 9]; channels come first: x.permute(0, 3, "
+         "1, 2).contiguous()"},
+    };
+    const char *path = fixture_path("last");
+    assert_int_equal(gp_safetensors_write(path, pictures, 2, NULL, &err), GP_OK);
+    spec.input = (gp_shape){3, {3, 8, 9}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        config = load(wrong[i][0], "");
+        gp_source_config source = config->data.train;
+        source.file = (char *)(uintptr_t)path;
+        assert_int_equal(gp_dataset_open(&source, &spec, &dataset, &err), GP_CONFIG);
+        if (!strstr(err.text, wrong[i][1])) fail_msg("%s", err.text);
+        gp_config_destroy(&config);
+    }
     /* Rows have no height and width. */
     static const float x[2][5];
     static const int64_t y[2];
     const gp_safetensors_item items[] = {{.name = "x", .dtype = GP_F32, .rank = 2, .dim = {2, 5}, .data = x},
                                          {.name = "y", .dtype = GP_I64, .rank = 1, .dim = {2}, .data = y}};
-    const char *path = fixture_path("rows");
+    path = fixture_path("rows");
     assert_int_equal(gp_safetensors_write(path, items, 2, NULL, &err), GP_OK);
     config = load("[random_horizontal_flip]", "");
     gp_source_config source = config->data.train;
@@ -310,6 +546,9 @@ int main(void) {
         cmocka_unit_test(draws_depend_on_seed_epoch_and_place),
         cmocka_unit_test(entries_draw_apart),
         cmocka_unit_test(crops_are_uniform),
+        cmocka_unit_test(classes_move_with_their_pictures),
+        cmocka_unit_test(numbers_move_with_their_pictures),
+        cmocka_unit_test(targets_of_other_shapes),
         cmocka_unit_test(refuses_what_does_not_fit),
         cmocka_unit_test(refuses_other_shapes),
         cmocka_unit_test(transforms_idx_before_it_is_a_vector),

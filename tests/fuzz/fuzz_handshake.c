@@ -1,5 +1,6 @@
-/* What processes say when they start: where process 0 listens, which processes share a machine, how long instructions
- * should take. The input has these numbers, one after another; what it does not fill is zeros. */
+/* What processes say when they start: where process 0 listens, which processes share a machine, which addresses they
+ * have, how long instructions should take. The input has these numbers, one after another; what it does not fill is
+ * zeros. */
 #include <math.h>
 #include <string.h>
 
@@ -33,6 +34,7 @@ static void check_machines(const int *machines) {
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     gp_guard_door door = {0};
+    gp_guard_network networks[2];
     int machines[PROCESSES];
     double expected[TIMES];
     gp_error err = {0};
@@ -40,6 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     read_to(&bytes, &size, expected, sizeof expected);
     read_to(&bytes, &size, &door.port, sizeof door.port);
     read_to(&bytes, &size, &door.count, sizeof door.count);
+    for (int p = 0; p < 2; p++) read_to(&bytes, &size, &networks[p], sizeof networks[p]);
     gp_status status = gp_handshake_check_machines(machines, PROCESSES, &err);
     check_said(status, &err);
     if (status == GP_OK) check_machines(machines);
@@ -48,8 +51,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     for (int i = 0; i < TIMES && status == GP_OK; i++) FUZZ_PROMISE(isfinite(20 * expected[i]) && expected[i] >= 0);
     status = gp_handshake_check_door(&door, &err);
     check_said(status, &err);
-    unsigned sum = 0;
+    FUZZ_PROMISE(status != GP_OK || door.count >= 1);
+    unsigned sum = 0, largest = 2 * GP_GUARD_ADDRESSES * 16 * UINT8_MAX;
     for (int a = 0; a < door.count && status == GP_OK; a++) sum += door.address[a][15];
     FUZZ_PROMISE(sum == 0);
+    status = gp_handshake_check_networks(networks, 2, &err);
+    check_said(status, &err);
+    for (int p = 0; p < 2 && status == GP_OK; p++)
+        for (int a = 0; a < networks[p].count; a++)
+            for (int i = 0; i < 16; i++) sum += networks[p].address[a][i];
+    FUZZ_PROMISE(sum <= largest);
     return 0;
 }

@@ -1,6 +1,7 @@
 #include "process/fake_peer.h"
 
 #include <arpa/inet.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,12 +31,13 @@ void fake_tell(int socket, gp_guard_kind kind, gp_status status, int rank, const
     fake_send(socket, message, gp_guard_write(message, kind, status, rank, text, length));
 }
 
-void fake_hello(int socket, const gp_guard_door *door, int rank, const char *host, size_t host_bytes) {
+void fake_hello(int socket, const gp_guard_door *door, int rank, int attempt, const char *host, size_t host_bytes) {
     gp_guard_hello its;
     memset(&its, 0, sizeof its);
     memcpy(its.secret, door->secret, sizeof its.secret);
     memcpy(its.host, host, host_bytes);
     its.pid = 7;
+    its.attempt = attempt;
     fake_tell(socket, GP_GUARD_HELLO, GP_OK, rank, &its, sizeof its);
 }
 
@@ -49,10 +51,15 @@ bool fake_is_refused(int socket) {
     return false;
 }
 
+void fake_ready(int socket, int rank) {
+    fake_tell(socket, GP_GUARD_READY, GP_OK, rank, NULL, 0);
+}
+
 int fake_join(const gp_guard_door *door, int rank) {
     int its = fake_knock(door);
-    fake_hello(its, door, rank, "fake", 4);
+    fake_hello(its, door, rank, 1, "fake", 4);
     must(!fake_is_refused(its), "joining");
+    fake_ready(its, rank);
     return its;
 }
 
@@ -72,15 +79,26 @@ void fake_await(int socket, gp_guard_kind kind, gp_error *cause) {
     }
 }
 
-int fake_admit(int listening, const gp_guard_door *door, int *rank) {
-    int its = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
-    unsigned char header[GP_GUARD_HEADER], theirs[sizeof(gp_guard_hello)];
+int fake_hear(const gp_guard_listener *listener, const gp_guard_door *door, int *rank, gp_guard_hello *hello) {
+    struct pollfd at = {listener->socket[0], POLLIN, 0};
+    must(poll(&at, 1, -1) == 1, "a knock");
+    int its = accept4(listener->socket[0], NULL, NULL, SOCK_CLOEXEC);
+    unsigned char header[GP_GUARD_HEADER];
     must(its >= 0, "accept");
     must(recv(its, header, sizeof header, MSG_WAITALL) == (ssize_t)sizeof header && header[0] == GP_GUARD_HELLO &&
-             recv(its, theirs, sizeof theirs, MSG_WAITALL) == (ssize_t)sizeof theirs &&
-             memcmp(theirs, door->secret, sizeof door->secret) == 0,
+             recv(its, hello, sizeof *hello, MSG_WAITALL) == (ssize_t)sizeof *hello &&
+             memcmp(hello->secret, door->secret, sizeof door->secret) == 0,
          "a hello");
     *rank = header[2] | header[3] << 8;
-    fake_hello(its, door, 0, "fake", 4);
+    return its;
+}
+
+int fake_admit(const gp_guard_listener *listener, const gp_guard_door *door, int *rank) {
+    unsigned char header[GP_GUARD_HEADER];
+    gp_guard_hello hello;
+    int its = fake_hear(listener, door, rank, &hello);
+    fake_hello(its, door, 0, 1, "fake", 4);
+    must(recv(its, header, sizeof header, MSG_WAITALL) == (ssize_t)sizeof header && header[0] == GP_GUARD_READY,
+         "the answer to the answer");
     return its;
 }

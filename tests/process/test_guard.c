@@ -1,11 +1,13 @@
 /* Guards of several processes, as threads of one, over sockets of this machine. Others are fakes, which send the bytes
  * that a test chooses, or none. Nothing here depends on how long something takes: the tests wait for what must come. */
+#include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,29 +25,30 @@ typedef struct member {
     gp_status status;
     gp_error err;
     struct group *group;
-    int rank, socket;
+    int rank;
 } member;
 
 /* The guards of a run. */
 typedef struct group {
     gp_guard_door door;
     member member[MOST]; /* [rank]; without a guard: a fake */
-    int processes, listening;
+    int processes;
+    gp_guard_listener listener;
 } group;
 
 /* ---- a group ----------------------------------------------------------------------------------------------------- */
 
 static void *start(void *argument) {
     member *its = argument;
-    its->status =
-        gp_guard_start(&its->group->door, its->socket, its->rank, its->group->processes, &its->guard, &its->err);
+    its->status = gp_guard_start(&its->group->door, its->rank == 0 ? &its->group->listener : NULL, its->rank,
+                                 its->group->processes, LONG, &its->guard, &its->err);
     if (its->status == GP_OK) gp_guard_set_grace(its->guard, LONG); /* the test's process must not end */
     return NULL;
 }
 
 static void begin_start(group *all, int rank) {
     member *its = &all->member[rank];
-    *its = (member){.group = all, .rank = rank, .socket = rank == 0 ? all->listening : -1};
+    *its = (member){.group = all, .rank = rank};
     assert_int_equal(gp_thread_start(&its->thread, 0, start, its), 0);
 }
 
@@ -59,7 +62,11 @@ static void listen_for(group *all, int processes) {
     gp_error err = {0};
     memset(all, 0, sizeof *all);
     all->processes = processes;
-    if (gp_guard_listen(&all->door, &all->listening, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_guard_listen(NULL, 0, &all->door, &all->listener, &err) != GP_OK) fail_msg("%s", err.text);
+}
+
+static void stop_listening(group *all) {
+    while (all->listener.count > 0) close(all->listener.socket[--all->listener.count]);
 }
 
 /* Process 0 and `count` more; the rest are fakes. */
@@ -173,13 +180,13 @@ static void test_a_silent_process_is_lost(void **state) {
 
     listen_for(&all, 2);
     begin_start(&all, 1);
-    fake = fake_admit(all.listening, &all.door, &rank);
+    fake = fake_admit(&all.listener, &all.door, &rank);
     end_start(&all, 1);
     gp_guard_set_timeout(of(&all, 1), 0.2);
     expect_cause(of(&all, 1), GP_LOST, "process 0 (host fake, pid 7) has given no sign of life for 0.2 s");
     end(&all);
     close(fake);
-    close(all.listening);
+    stop_listening(&all);
 }
 
 /* While process 0 measures a profile, the others know no other timeout. */
@@ -199,13 +206,13 @@ static void test_process_0_tells_the_timeout(void **state) {
 
     listen_for(&all, 2);
     begin_start(&all, 1);
-    fake = fake_admit(all.listening, &all.door, &rank);
+    fake = fake_admit(&all.listener, &all.door, &rank);
     end_start(&all, 1);
     fake_tell(fake, GP_GUARD_TIMEOUT, GP_OK, 0, &seconds, sizeof seconds);
     expect_cause(of(&all, 1), GP_LOST, "process 0 (host fake, pid 7) has given no sign of life for 0.2 s");
     end(&all);
     close(fake);
-    close(all.listening);
+    stop_listening(&all);
 }
 
 /* Process 1 says goodbye and closes its connection before process 2 does without a word. */
@@ -305,7 +312,7 @@ static void test_process_1_speaks_if_process_0_is_lost(void **state) {
     (void)state;
     listen_for(&all, 3);
     for (int p = 1; p < 3; p++) begin_start(&all, p);
-    for (int i = 0; i < 2; i++) fake[i] = fake_admit(all.listening, &all.door, &rank);
+    for (int i = 0; i < 2; i++) fake[i] = fake_admit(&all.listener, &all.door, &rank);
     for (int p = 1; p < 3; p++) end_start(&all, p);
     for (int p = 1; p < 3; p++) assert_false(gp_guard_speaks(of(&all, p)));
     for (int i = 0; i < 2; i++) close(fake[i]);
@@ -314,7 +321,7 @@ static void test_process_1_speaks_if_process_0_is_lost(void **state) {
         assert_int_equal(gp_guard_speaks(of(&all, p)), p == 1);
     }
     end(&all);
-    close(all.listening);
+    stop_listening(&all);
 }
 
 /* It was stopped, and goes on after process 1 has said that it was lost. */
@@ -350,12 +357,12 @@ static void test_others_are_turned_away(void **state) {
     wrong = all.door;
     wrong.secret[GP_GUARD_SECRET - 1] ^= 1;
     int its = fake_knock(&all.door);
-    fake_hello(its, &wrong, 1, "fake", 4);
+    fake_hello(its, &wrong, 1, 1, "fake", 4);
     expect_refused(its);
     static const int ranks[] = {0, 3, 4, 65535};
     for (int i = 0; i < 4; i++) {
         its = fake_knock(&all.door);
-        fake_hello(its, &all.door, ranks[i], "fake", 4);
+        fake_hello(its, &all.door, ranks[i], 1, "fake", 4);
         expect_refused(its);
     }
     its = fake_knock(&all.door);
@@ -371,7 +378,7 @@ static void test_others_are_turned_away(void **state) {
 
     int one = fake_join(&all.door, 1);
     its = fake_knock(&all.door);
-    fake_hello(its, &all.door, 1, "fake", 4); /* it is there already */
+    fake_hello(its, &all.door, 1, 1, "fake", 4); /* it is there already */
     expect_refused(its);
     begin_start(&all, 2);
     end_start(&all, 2);
@@ -384,33 +391,220 @@ static void test_others_are_turned_away(void **state) {
     end(&all);
 }
 
-/* A process that was not answered in time comes again. */
-static void test_a_process_that_gave_up_can_come_again(void **state) {
+/* Process 0 stalls, and a process that waited too long for the answer comes again. What it said in the connection that
+ * it has closed is answered, too late, and does not count. */
+static void test_a_connection_that_was_given_up_does_not_count(void **state) {
+    static group all;
+    (void)state;
+    listen_for(&all, 3);
+    int old = fake_knock(&all.door), older = fake_knock(&all.door);
+    fake_hello(older, &all.door, 1, 1, "fake", 4);
+    close(older);
+    fake_hello(old, &all.door, 1, 2, "fake", 4);
+    shutdown(old, SHUT_WR);
+    begin_start(&all, 2);
+    begin_start(&all, 0);
+    assert_false(fake_is_refused(old));
+    end_start(&all, 2);
+    int last = fake_knock(&all.door);
+    fake_hello(last, &all.door, 1, 3, "fake", 4);
+    assert_false(fake_is_refused(last));
+    fake_ready(last, 1);
+    end_start(&all, 0);
+    fake_tell(last, GP_GUARD_STOP, GP_OK, 1, NULL, 0);
+    while (!gp_guard_is_asked(of(&all, 0))) nap();
+    assert_int_equal(gp_guard_cause(of(&all, 0), NULL), GP_OK);
+    fake_tell(last, GP_GUARD_BYE, GP_OK, 1, NULL, 0);
+    end(&all);
+    close(old);
+    close(last);
+}
+
+/* In whichever order they are heard: of several addresses each has a queue of its own. */
+static void test_the_newest_attempt_holds(void **state) {
+    static group all;
+    int its[3];
+    (void)state;
+    listen_for(&all, 2);
+    begin_start(&all, 0);
+    for (int i = 0; i < 3; i++) its[i] = fake_knock(&all.door);
+    fake_hello(its[0], &all.door, 1, 2, "fake", 4);
+    assert_false(fake_is_refused(its[0]));
+    fake_hello(its[1], &all.door, 1, 1, "fake", 4);
+    expect_refused(its[1]);
+    fake_hello(its[2], &all.door, 1, 3, "fake", 4);
+    assert_false(fake_is_refused(its[2]));
+    expect_refused(its[0]);
+    fake_ready(its[2], 1);
+    end_start(&all, 0);
+    close(its[2]);
+    expect_cause(of(&all, 0), GP_LOST, "process 1 (host fake, pid 7) has ended without a word");
+    end(&all);
+}
+
+/* A process that goes on after it was answered, but not with READY, can try again. */
+static void test_nothing_counts_before_ready(void **state) {
+    static group all;
+    (void)state;
+    listen_for(&all, 2);
+    begin_start(&all, 0);
+    int its = fake_knock(&all.door);
+    fake_hello(its, &all.door, 1, 1, "fake", 4);
+    assert_false(fake_is_refused(its));
+    fake_tell(its, GP_GUARD_BEAT, GP_OK, 1, NULL, 0);
+    expect_refused(its);
+    begin_start(&all, 1); /* its first attempts have numbers that were there already */
+    end_start(&all, 1);
+    end_start(&all, 0);
+    end(&all);
+}
+
+/* The other side: process 0 says nothing, and the process gives its connection up, and comes again. */
+static void test_a_process_that_is_not_answered_tries_again(void **state) {
+    static group all;
+    gp_guard_hello hello;
+    int rank;
+    (void)state;
+    listen_for(&all, 2);
+    begin_start(&all, 1);
+    close(fake_hear(&all.listener, &all.door, &rank, &hello));
+    assert_int_equal(hello.attempt, 1);
+    int its = fake_hear(&all.listener, &all.door, &rank, &hello);
+    assert_int_equal(hello.attempt, 2);
+    fake_hello(its, &all.door, 0, 2, "fake", 4);
+    fake_await(its, GP_GUARD_READY, NULL);
+    end_start(&all, 1);
+    fake_tell(its, GP_GUARD_BYE, GP_OK, 0, NULL, 0);
+    end(&all);
+    close(its);
+    stop_listening(&all);
+}
+
+/* More than there is room for. The oldest ones make room: if processes waited for them, that would take longer than
+ * this test may. */
+static void test_silent_strangers_hold_up_nobody(void **state) {
+    enum { STRANGERS = 900 };
+    static group all;
+    static int stranger[STRANGERS];
+    struct rlimit files;
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+    files.rlim_cur = files.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+    listen_for(&all, 3);
+    for (int i = 0; i < STRANGERS; i++) stranger[i] = fake_knock(&all.door);
+    begin_start(&all, 0);
+    for (int p = 1; p < 3; p++) begin_start(&all, p);
+    for (int p = 0; p < 3; p++) end_start(&all, p);
+    for (int i = 0; i < STRANGERS; i++) expect_refused(stranger[i]);
+    for (int p = 0; p < 3; p++) assert_int_equal(gp_guard_cause(of(&all, p), NULL), GP_OK);
+    end(&all);
+}
+
+/* Those that have joined hear process 0 while it waits for the rest. */
+static void test_process_0_gives_signs_of_life_while_it_waits(void **state) {
     static group all;
     (void)state;
     listen_for(&all, 3);
     begin_start(&all, 0);
-    close(fake_join(&all.door, 1));
-    begin_start(&all, 1);
-    end_start(&all, 1);
-    begin_start(&all, 2);
-    end_start(&all, 2);
+    int one = fake_join(&all.door, 1);
+    fake_await(one, GP_GUARD_BEAT, NULL);
+    int two = fake_join(&all.door, 2);
     end_start(&all, 0);
-    gp_guard_ask_stop(of(&all, 1));
-    while (!gp_guard_is_asked(of(&all, 0))) nap();
-    assert_int_equal(gp_guard_cause(of(&all, 0), NULL), GP_OK);
+    fake_tell(one, GP_GUARD_BYE, GP_OK, 1, NULL, 0);
+    fake_tell(two, GP_GUARD_BYE, GP_OK, 2, NULL, 0);
     end(&all);
+    close(one);
+    close(two);
+}
+
+static void test_what_process_0_says_if_nobody_comes(void **state) {
+    group all;
+    gp_guard *guard = NULL;
+    gp_error err = {0};
+    char expected[GP_ERROR_TEXT];
+    (void)state;
+    listen_for(&all, 4);
+    int stranger = fake_knock(&all.door);
+    fake_send(stranger, "GET / HTTP/1.1\r\n\r\n", 18);
+    assert_int_equal(gp_guard_start(&all.door, &all.listener, 0, 4, 0.3, &guard, &err), GP_IO);
+    expect_refused(stranger);
+    snprintf(expected, sizeof expected,
+             "the connection between the processes: 3 of 3 processes did not connect to process 0 within 0 s; a "
+             "firewall may refuse port %d; 1 connections of other programs were closed",
+             all.door.port);
+    assert_string_equal(err.text, expected);
+    assert_null(guard);
+}
+
+/* ---- where process 0 listens ------------------------------------------------------------------------------------- */
+
+static bool can_connect(const unsigned char address[4], int port) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    memcpy(&to.sin_addr, address, 4);
+    int its = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool can = connect(its, (struct sockaddr *)&to, sizeof to) == 0;
+    close(its);
+    return can;
+}
+
+static const unsigned char home[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1};
+
+/* The machine has more addresses: all of 127.0.0.0/8, at least. */
+static void test_processes_of_one_machine_are_by_themselves(void **state) {
+    group all;
+    gp_guard_network own;
+    (void)state;
+    listen_for(&all, 2);
+    assert_memory_equal(all.door.address[0], home, 16);
+    assert_true(can_connect(&home[12], all.door.port));
+    assert_false(can_connect((const unsigned char[]){127, 0, 0, 2}, all.door.port));
+    gp_guard_describe_network(&own);
+    for (int a = 0; a < own.count; a++)
+        if (memcmp(own.address[a], home, 12) == 0) assert_false(can_connect(&own.address[a][12], all.door.port));
+    stop_listening(&all);
+}
+
+/* The way to 127.0.0.9 leads from 127.0.0.1. An address that both have is none. */
+static void test_between_machines_the_ways_count(void **state) {
+    gp_guard_network net[2] = {{.count = 2}, {.count = 2}};
+    gp_guard_door door;
+    gp_guard_listener listener;
+    gp_error err = {0};
+    (void)state;
+    memcpy(net[0].address[0], home, 16);
+    net[0].address[0][15] = 77;
+    memcpy(net[0].address[1], home, 16);
+    net[0].address[1][15] = 78;
+    memcpy(net[1].address[0], net[0].address[0], 16);
+    memcpy(net[1].address[1], home, 16);
+    net[1].address[1][15] = 9;
+    assert_int_equal(gp_guard_listen(net, 2, &door, &listener, &err), GP_OK);
+    assert_int_equal(door.count, 1);
+    assert_memory_equal(door.address[0], home, 16);
+    assert_int_equal(listener.count, 1);
+    close(listener.socket[0]);
+
+    net[1].count = 1; /* there is no way: all addresses, with one port */
+    assert_int_equal(gp_guard_listen(net, 2, &door, &listener, &err), GP_OK);
+    assert_int_equal(door.count, 2);
+    for (int a = 0; a < 2; a++) {
+        assert_memory_equal(door.address[a], net[0].address[a], 16);
+        assert_true(can_connect(&door.address[a][12], door.port));
+        close(listener.socket[a]);
+    }
 }
 
 /* What follows the HELLO in the same bytes is a message like any other. */
 static void test_messages_right_after_the_hello(void **state) {
     static group all;
     unsigned char bytes[2 * GP_GUARD_ROOM];
-    gp_guard_hello hello = {.pid = 7};
+    gp_guard_hello hello = {.pid = 7, .attempt = 1};
     (void)state;
     begin(&all, 2, 0);
     memcpy(hello.secret, all.door.secret, sizeof hello.secret);
     size_t count = gp_guard_write(bytes, GP_GUARD_HELLO, GP_OK, 1, &hello, sizeof hello);
+    count += gp_guard_write(bytes + count, GP_GUARD_READY, GP_OK, 1, NULL, 0);
     count += gp_guard_write(bytes + count, GP_GUARD_STOP, GP_OK, 1, NULL, 0);
     int fake = fake_knock(&all.door);
     fake_send(fake, bytes, count);
@@ -442,6 +636,8 @@ static const struct {
     {"an answer of another length", {GP_GUARD_ANSWER, 0, 0, 0, 8, 0, 0, 0}, 8},
     {"a timeout of another length", {GP_GUARD_TIMEOUT, 0, 0, 0, 4, 0, 0, 0}, 4},
     {"a timeout of 0 s", {GP_GUARD_TIMEOUT, 0, 0, 0, 8, 0, 0, 0}, 8},
+    {"a second READY", {GP_GUARD_READY, 0, 1, 0, 0, 0, 0, 0}, 0},
+    {"a READY with a text", {GP_GUARD_READY, 0, 1, 0, 1, 0, 0, 0}, 1},
     {"a HELLO of another length", {GP_GUARD_HELLO, 0, 1, 0, 1, 0, 0, 0}, 1},
 };
 
@@ -527,7 +723,8 @@ static void test_texts_can_be_printed(void **state) {
     memcpy(host, "\x1b]0;\a", 5);
     begin(&all, 2, 0);
     fake = fake_knock(&all.door);
-    fake_hello(fake, &all.door, 1, host, sizeof host);
+    fake_hello(fake, &all.door, 1, 1, host, sizeof host);
+    fake_ready(fake, 1);
     end_start(&all, 0);
     close(fake);
     host[0] = host[4] = '?';
@@ -553,12 +750,12 @@ static void test_a_process_that_does_not_end_is_ended(void **state) {
         gp_guard *guard = NULL;
         gp_error err = {0};
         dup2(said[1], STDERR_FILENO);
-        if (gp_guard_start(&all.door, all.listening, 0, 2, &guard, &err) != GP_OK) _exit(99);
+        if (gp_guard_start(&all.door, &all.listener, 0, 2, LONG, &guard, &err) != GP_OK) _exit(99);
         gp_guard_set_grace(guard, 0.1);
         for (;;) pause();
     }
     close(said[1]);
-    close(all.listening);
+    stop_listening(&all);
     int fake = fake_join(&all.door, 1);
     fake_tell(fake, GP_GUARD_FAIL, GP_DATA, 1, "process 1: a file", 17);
     fake_await(fake, GP_GUARD_BYE, NULL);
@@ -586,7 +783,15 @@ int main(void) {
         cmocka_unit_test(test_process_1_speaks_if_process_0_is_lost),
         cmocka_unit_test(test_process_0_that_comes_back_does_not_say_it_again),
         cmocka_unit_test(test_others_are_turned_away),
-        cmocka_unit_test(test_a_process_that_gave_up_can_come_again),
+        cmocka_unit_test(test_a_connection_that_was_given_up_does_not_count),
+        cmocka_unit_test(test_the_newest_attempt_holds),
+        cmocka_unit_test(test_nothing_counts_before_ready),
+        cmocka_unit_test(test_a_process_that_is_not_answered_tries_again),
+        cmocka_unit_test(test_silent_strangers_hold_up_nobody),
+        cmocka_unit_test(test_process_0_gives_signs_of_life_while_it_waits),
+        cmocka_unit_test(test_what_process_0_says_if_nobody_comes),
+        cmocka_unit_test(test_processes_of_one_machine_are_by_themselves),
+        cmocka_unit_test(test_between_machines_the_ways_count),
         cmocka_unit_test(test_messages_right_after_the_hello),
         cmocka_unit_test(test_what_is_no_message),
         cmocka_unit_test(test_a_message_that_is_cut_off),

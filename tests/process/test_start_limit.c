@@ -23,6 +23,8 @@ static int late(int rank, double seconds, int meets, char said[512]) {
         gp_start_limit *limit = gp_start_limit_begin(rank, seconds);
         if (!limit) _exit(9);
         if (meets) {
+            double left = gp_start_limit_left(limit);
+            if (left <= 0 || left > seconds) _exit(6);
             gp_start_limit_end(&limit);
             _exit(limit ? 8 : 7);
         }

@@ -57,6 +57,17 @@ class TestLockstep(unittest.TestCase):
             self.assertAlmostEqual(self.step(stages, micro_batches, forward, copy, True, its), after)
             self.assertAlmostEqual(self.step(stages, micro_batches, forward, copy, False, its), after + (stages - 1) * forward)
 
+    def test_the_story(self):
+        """One thread that issues copies first delays none; free threads do; lockstep on them does not, and with tiny micro-batches
+        loses only because all threads wake up in each clock."""
+        delays = [self.simulator.answer(lockstep.pipeline(4, 16, 4, 0.4, in_lockstep, lockstep.device("queued", hosts)))["copy_delay"]
+                  for hosts, in_lockstep in (("one", True), ("per_device", False), ("per_device", True))]
+        self.assertEqual((delays[0], delays[2]), (0, 0))
+        self.assertGreater(delays[1], 1)
+        for wake, faster in (0, True), (lockstep.WAKE, False):
+            free, both = (self.step(4, 256, 0.25, 0.035, in_lockstep, lockstep.device("queued", wake=wake)) for in_lockstep in (False, True))
+            self.assertEqual(both < free, faster)
+
     def test_small_micro_batches_are_limited_by_issuing(self):
         """8 stages, 256 micro-batches of 0.25 ms: for each the host thread issues 2 computations of 0.3 ms and 2 copies of
         0.02 ms; stage 0 receives nothing forward and stage 7 nothing back."""
