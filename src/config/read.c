@@ -45,7 +45,7 @@ static bool is_none(const gp_yaml *node) {
 
 static gp_status refuse_text(const gp_yaml *node, const char *what, const char *rule, gp_error *err) {
     return gp_refuse(node->place, what, err, "%s is not %s%s", gp_show(node->text).text, rule,
-                     is_none(node) ? "; to have the default, leave the key out" : "");
+                     is_none(node) ? "; write a value, or leave the key out" : "");
 }
 
 static size_t digits_at(const char *text) {
@@ -248,7 +248,7 @@ gp_status gp_read_choice(const gp_yaml *node, const char *what, const char *cons
         return gp_refuse(node->place, what, err, "%s is none of %s%s", gp_show(node->text).text,
                          gp_list_names(choices).text,
                          suggestion.text[0] ? suggestion.text
-                         : is_none(node)    ? "; to have the default, leave the key out"
+                         : is_none(node)    ? "; write a value, or leave the key out"
                                             : "");
     *out = index;
     return GP_OK;

@@ -60,7 +60,7 @@ static void reads_integers(void **state) {
         assert_int_equal(gp_read_integer(value(bad[i]), "n", INT64_MIN, INT64_MAX, &out, &err), GP_CONFIG);
     }
     assert_message(gp_read_integer(value("~"), "n", 1, 9, &out, &err),
-                   "n: \"~\" is not an integer; to have the default, leave the key out");
+                   "n: \"~\" is not an integer; write a value, or leave the key out");
     assert_message(gp_read_integer(value("1e3"), "n", 1, 9, &out, &err), "n: \"1e3\" is not an integer; write 1000");
     assert_message(gp_read_integer(value("1_000"), "n", 1, 9, &out, &err),
                    "n: \"1_000\" is not an integer; write 1000");
@@ -121,7 +121,7 @@ static void reads_booleans(void **state) {
         assert_int_equal(gp_read_boolean(value(bad[i]), "b", &out, &err), GP_CONFIG);
     assert_message(gp_read_boolean(value("True"), "b", &out, &err), "b: \"True\" is not true or false; write true");
     assert_message(gp_read_boolean(value("None"), "b", &out, &err),
-                   "b: \"None\" is not true or false; to have the default, leave the key out");
+                   "b: \"None\" is not true or false; write a value, or leave the key out");
     assert_message(gp_read_boolean(value("perhaps"), "b", &out, &err), "b: \"perhaps\" is not true or false");
     assert_message(gp_read_boolean(value("no"), "b", &out, &err), "b: \"no\" is not true or false; write false");
 }

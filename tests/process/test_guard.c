@@ -133,7 +133,7 @@ static void test_all_learn_the_first_cause(void **state) {
 static void test_a_later_watch_is_cancelled(void **state) {
     static group all;
     gp_cancel cancel;
-    gp_error err = {0}, cause = {GP_DATA, "process 0: a file"};
+    gp_error err = {0}, cause = {.status = GP_DATA, .text = "process 0: a file"};
     (void)state;
     begin(&all, 2, 1);
     end_start(&all, 0);
