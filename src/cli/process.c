@@ -114,7 +114,7 @@ int gp_process_end(const char *program, gp_status status, gp_error *err) {
     if (status == GP_OK) return gp_status_exit(status);
     if (err->text[0]) {
         fflush(stdout);
-        gp_ticker_clear_line();
+        gp_ticker_clear_line(false);
     }
     for (const char *line = err->text; *line;) {
         int length = (int)strcspn(line, "\n");

@@ -1137,21 +1137,6 @@ train: {epochs: 1000}
         self.assertEqual(process.returncode, 130)
         self.assertIn(note, out)
 
-    def test_an_error_begins_a_line_of_the_terminal(self):
-        """Whatever another thread or process left on the line: it is cleared first."""
-        try:
-            terminal, theirs = pty.openpty()
-        except OSError as error:
-            self.skipTest(f"no pseudo-terminal can be opened here: {error}")
-        self.addCleanup(os.close, terminal)
-        process = subprocess.Popen([PROGRAM, "none.yaml"], cwd=self.folder, stdin=theirs, stdout=theirs, stderr=theirs)
-        self.assertEqual(process.wait(timeout=PATIENCE), 2)
-        os.close(theirs)
-        seen = ""
-        while "\n" not in seen:
-            seen += os.read(terminal, 4096).decode()
-        self.assertTrue(seen.startswith("\r\x1b[Kgpipe-train: none.yaml"), seen)
-
     def test_ctrl_c_on_a_terminal(self):
         """The line that is rewritten, and the key itself."""
         try:
