@@ -492,8 +492,8 @@ static void test_silent_strangers_hold_up_nobody(void **state) {
     files.rlim_cur = files.rlim_max;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
     listen_for(&all, 3);
-    for (int i = 0; i < STRANGERS; i++) stranger[i] = fake_knock(&all.door);
     begin_start(&all, 0);
+    for (int i = 0; i < STRANGERS; i++) stranger[i] = fake_knock(&all.door);
     for (int p = 1; p < 3; p++) begin_start(&all, p);
     for (int p = 0; p < 3; p++) end_start(&all, p);
     for (int i = 0; i < STRANGERS; i++) expect_refused(stranger[i]);
@@ -527,10 +527,10 @@ static void test_what_process_0_says_if_nobody_comes(void **state) {
     listen_for(&all, 4);
     int stranger = fake_knock(&all.door);
     fake_send(stranger, "GET / HTTP/1.1\r\n\r\n", 18);
-    assert_int_equal(gp_guard_start(&all.door, &all.listener, 0, 4, 0.3, &guard, &err), GP_IO);
+    assert_int_equal(gp_guard_start(&all.door, &all.listener, 0, 4, 3, &guard, &err), GP_IO);
     expect_refused(stranger);
     snprintf(expected, sizeof expected,
-             "the connection between the processes: 3 of 3 processes did not connect to process 0 within 0 s; a "
+             "the connection between the processes: 3 of 3 processes did not connect to process 0 within 3 s; a "
              "firewall may refuse port %d; 1 connections of other programs were closed",
              all.door.port);
     assert_string_equal(err.text, expected);
