@@ -47,13 +47,16 @@ make() {
     found=$(mirrors || true)
     [ -n "$found" ] || { apt-get -q update >/dev/null && found=$(mirrors || true); }
     [ -n "$found" ] || lack "apt has no mirror of Debian 12 here"
-    rm -rf "$folder"
-    mkdir -p "$root" "$packages"
-    if ! debootstrap --variant=minbase --cache-dir="$packages" "$release" "$root" \
-        "$(grep -m 1 " $release " <<<"$found" | cut -d ' ' -f 1)" >"$folder/log" 2>&1; then
+    # Mirrors fail now and then: twice, then give up. That is a failure, and no lack of this machine.
+    local attempt
+    for attempt in 1 2; do
+        rm -rf "$folder"
+        mkdir -p "$root" "$packages"
+        debootstrap --variant=minbase --cache-dir="$packages" "$release" "$root" \
+            "$(grep -m 1 " $release " <<<"$found" | cut -d ' ' -f 1)" >"$folder/log" 2>&1 && break
         tail -n 20 "$folder/log" >&2
-        lack "debootstrap failed (the end of its output is above)"
-    fi
+        [ "$attempt" = 1 ] || { echo "fresh-root: debootstrap failed twice (the end of its output is above)" >&2 && exit 1; }
+    done
     write_settings "$root"
     mkdir -p "$root${clone%/*}"
     git -c advice.detachedHead=false clone --quiet --no-hardlinks "$source" "$root$clone"

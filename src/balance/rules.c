@@ -65,13 +65,14 @@ static gp_status begin_stage(const gp_graph *graph, const gp_placed_name *name, 
 
 static gp_status begin_stages(const gp_graph *graph, const gp_layer_rules *asked, int stages, gp_cut_rule *rules,
                               gp_error *err) {
-    int layer = 0;
-    for (int i = 0; i < asked->first_count; i++) {
+    int layer = 0, count = asked->first_count;
+    if (count >= stages)
+        return gp_fail_at(err, GP_CONFIG, asked->first[stages - 1].place,
+                          "pipeline.balance: names the layers that begin %d later stage%s, which takes %d stages, but "
+                          "there %s %d; list a device for each stage in pipeline.devices",
+                          count, count == 1 ? "" : "s", count + 1, stages == 1 ? "is" : "are", stages);
+    for (int i = 0; i < count; i++) {
         GP_RETURN_IF_FAILED(begin_stage(graph, &asked->first[i], layer, &layer, err));
-        if (i == stages - 1)
-            return gp_fail_at(err, GP_CONFIG, asked->first[i].place,
-                              "pipeline.balance: names %d layers, but there %s %d stage%s after the first",
-                              asked->first_count, stages == 2 ? "is" : "are", stages - 1, stages == 2 ? "" : "s");
         rules[layer] = GP_CUT_MUST;
     }
     return GP_OK;

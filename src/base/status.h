@@ -36,9 +36,11 @@ typedef enum gp_status {
 enum { GP_ERROR_TEXT = 2048 };
 
 /* The first cause, as one sentence on one line. A longer sentence is cut, with "…" at its end. Characters of quoted
- * texts that are not printable become "?" (base/printable.h). Zero-initialise before use. */
+ * texts that are not printable become "?" (base/printable.h). Only independent mistakes of a configuration are several
+ * lines (gp_error_join). Zero-initialise before use. */
 typedef struct gp_error {
     gp_status status;
+    int lines, unsaid; /* joined: lines of the text; mistakes that only its last line counts. 0: not joined */
     char text[GP_ERROR_TEXT];
 } gp_error;
 
@@ -61,6 +63,10 @@ gp_status gp_fail(gp_error *err, gp_status status, const char *format, ...) GP_P
 gp_status gp_fail_at(gp_error *err, gp_status status, gp_place place, const char *format, ...) GP_PRINTF(4, 5);
 /* Puts context before what err says ("stage 2, micro-batch 5: …") and returns err's status. */
 gp_status gp_error_context(gp_error *err, const char *format, ...) GP_PRINTF(2, 3);
+/* For who reads on after a mistake of a configuration (GP_CONFIG) and finds another: adds the lines of `next` to what
+ * `err` says, ten in all, and then counts them ("and 3 more mistakes"). Returns the status of both; a failure of
+ * another kind stands alone. `before`: the status of what `err` says, GP_OK if it says nothing. `err` may be NULL. */
+gp_status gp_error_join(gp_error *err, gp_status before, const gp_error *next);
 
 /* Hands a failure on: the one hidden jump of the code base, and its name says so. */
 #define GP_RETURN_IF_FAILED(expression)                                                                                \

@@ -1,10 +1,14 @@
 #include "base/ticker.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/printable.h"
+
+/* Whether the process has left a line of progress open on standard output. A thread that ends the process reads it. */
+static atomic_bool has_open_line;
 
 static const double terminal_pause = 0.2, pipe_pause = 10;
 
@@ -26,6 +30,7 @@ void gp_ticker_say(gp_ticker *ticker, const char *format, ...) {
     fputs(ticker->terminal ? "\033[K" : "\n", ticker->out);
     fflush(ticker->out);
     ticker->open_line = ticker->terminal;
+    if (ticker->terminal) atomic_store(&has_open_line, true);
     ticker->said = gp_now();
 }
 
@@ -34,10 +39,12 @@ void gp_ticker_end(gp_ticker *ticker) {
     fputs("\r\033[K", ticker->out);
     fflush(ticker->out);
     ticker->open_line = false;
+    atomic_store(&has_open_line, false);
 }
 
 /* Without the stream's lock, which a thread that hangs may hold. */
-void gp_ticker_clear_line(void) {
+void gp_ticker_clear_line(bool of_others) {
     static const char clear[] = "\r\033[K";
-    if (isatty(STDOUT_FILENO) == 1 && write(STDOUT_FILENO, clear, sizeof clear - 1) < 0) return;
+    bool open = atomic_exchange(&has_open_line, false) || (of_others && isatty(STDOUT_FILENO) == 1);
+    if (open && write(STDOUT_FILENO, clear, sizeof clear - 1) < 0) return;
 }

@@ -74,6 +74,27 @@ static gp_status check_together(const gp_balance_options *options, gp_error *err
     return other ? gp_fail(err, GP_USAGE, "--profile times nothing, so %s cannot be used with it", other) : GP_OK;
 }
 
+/* Options of other programs. Those that are keys of the configuration are found by their names. */
+static const gp_habit habits[] = {
+    {"config configuration configfile cfg yaml c f",
+     "the configuration is a word without an option: gpipe-balance net.yaml"},
+    {"gpu gpus gpuid gpuids device devices numgpus ngpu ngpus cuda usecuda accelerator",
+     "write --set 'pipeline.devices=[cuda:0, cuda:1]', with the devices, one for each stage"},
+    {"optimizer optim opt", "write --set 'optimizer={adam: {lr: 0.001}}'"},
+    {"workers numworkers j", "write --set data.threads=…"},
+    {"nthreads threads cores cpus", "write --set 'pipeline.devices=[{cpu: {threads: 4}}]'"},
+    {"data datadir dataset datapath dataroot", "the configuration names the data: data.train and data.eval"},
+    {"model arch network", "the configuration has the network: model"},
+    {"b bs", "write --set data.batch=…"},
+    {"quiet silent", "write -q"},
+    {"output outputdir out outfile", "-o FILE takes the profile; --write changes the configuration"},
+    {"verbose debug v", "there is only -q"},
+    {"plan expand resume force trace", "it is an option of gpipe-train"},
+    {"inplace i save update", "write --write"},
+    {"iterations iters repeat time timeout", "write --seconds 10"},
+    {NULL, NULL},
+};
+
 static gp_status read_options(int argc, char **argv, gp_balance_options *to, gp_error *err) {
     const gp_option table[] = {
         {"--set", GP_OPTION_LIST, .value = to->overrides, .second = &to->override_count},
@@ -93,7 +114,7 @@ static gp_status read_options(int argc, char **argv, gp_balance_options *to, gp_
         {"-o", GP_OPTION_TEXT, .value = &to->out},
         {0},
     };
-    return gp_words_read(argc, argv, table, "gpipe-balance", &to->config, err);
+    return gp_words_read(argc, argv, table, habits, "gpipe-balance", &to->config, err);
 }
 
 /* "micro_batches,replicas", or one of the two. */

@@ -118,13 +118,44 @@ static gp_status check_together(const gp_options *options, gp_error *err) {
     return check_prediction(options, err);
 }
 
+/* Options of other programs. Those that are keys of the configuration are found by their names. */
+static const gp_habit habits[] = {
+    {"config configuration configfile cfg yaml c f",
+     "the configuration is a word without an option: gpipe-train net.yaml"},
+    {"gpu gpus gpuid gpuids device devices numgpus ngpu ngpus cuda usecuda accelerator",
+     "write --set 'pipeline.devices=[cuda:0, cuda:1]', with the devices, one for each stage"},
+    {"optimizer optim opt", "write --set 'optimizer={adam: {lr: 0.001}}'"},
+    {"workers numworkers j", "write --set data.threads=…"},
+    {"nthreads threads cores cpus", "write --set 'pipeline.devices=[{cpu: {threads: 4}}]'"},
+    {"data datadir dataset datapath dataroot", "the configuration names the data: data.train and data.eval"},
+    {"model arch network", "the configuration has the network: model"},
+    {"b bs", "write --set data.batch=…"},
+    {"quiet silent", "write -q"},
+    {"e", "write --set train.epochs=…"},
+    {"output outputdir out outdir savedir savepath logdir workdir rundir dir d logs ckptdir checkpointdir name runname "
+     "exp expname",
+     "the run folder is -o DIR"},
+    {"verbose debug", "write -v"},
+    {"continue ckpt ckptpath checkpoint checkpointpath resumefrom resumefromcheckpoint autoresume restore load r",
+     "--resume goes on from the newest snapshot of the run folder, which -o names"},
+    {"pretrained init finetune", "write --set train.init=weights.safetensors"},
+    {"overwrite overwriteoutputdir", "write --force"},
+    {"dryrun summary", "write --plan"},
+    {"test eval evaluate evalonly validate val inference infer testonly",
+     "write --set train.steps=0 to evaluate only, with train.init; --predict FILE writes what the model says of "
+     "data.eval"},
+    {"timeline profiler profile", "write --trace FILE; gpipe-balance times the layers"},
+    {"balance search", "gpipe-balance is the program for it"},
+    {NULL, NULL},
+};
+
 static gp_status read_options(int argc, char **argv, gp_options *to, gp_error *err) {
     const gp_option table[] = {
         {"--set", GP_OPTION_LIST, .value = to->overrides, .second = &to->override_count},
         {"--plan", GP_OPTION_FLAG, .value = &to->plan},
         {"--svg", GP_OPTION_TEXT, .value = &to->svg},
         {"--expand", GP_OPTION_FLAG, .value = &to->expand},
-        {"--resume", GP_OPTION_FLAG, .value = &to->resume},
+        {"--resume", GP_OPTION_FLAG, .value = &to->resume, .instead = "the run folder is -o DIR"},
         {"--force", GP_OPTION_FLAG, .value = &to->force},
         {"--trace", GP_OPTION_TEXT, .value = &to->trace.path},
         {"--trace-steps", GP_OPTION_STEPS, .value = &to->trace.first, .second = &to->trace.last},
@@ -142,7 +173,7 @@ static gp_status read_options(int argc, char **argv, gp_options *to, gp_error *e
         {"-o", GP_OPTION_TEXT, .value = &to->folder},
         {0},
     };
-    return gp_words_read(argc, argv, table, "gpipe-train", &to->config, err);
+    return gp_words_read(argc, argv, table, habits, "gpipe-train", &to->config, err);
 }
 
 gp_status gp_options_parse(int argc, char **argv, gp_options *out, gp_error *err) {

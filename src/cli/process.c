@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -110,10 +111,15 @@ gp_status gp_process_refuse_together(uint64_t task, gp_status status, bool *says
 int gp_process_end(const char *program, gp_status status, gp_error *err) {
     if (status == GP_OK && (fflush(stdout) != 0 || ferror(stdout)))
         status = gp_fail(err, GP_IO, "standard output cannot be written");
-    if (status != GP_OK && err->text[0]) {
+    if (status == GP_OK) return gp_status_exit(status);
+    if (err->text[0]) {
         fflush(stdout);
-        gp_ticker_clear_line();
-        fprintf(stderr, "%s: %s\n", program, err->text);
+        gp_ticker_clear_line(false);
+    }
+    for (const char *line = err->text; *line;) {
+        int length = (int)strcspn(line, "\n");
+        fprintf(stderr, "%s: %.*s\n", program, length, line);
+        line += length + (line[length] == '\n');
     }
     return gp_status_exit(status);
 }

@@ -16,10 +16,54 @@ typedef struct words {
     char **word;
     int count, next;
     const gp_option *options;
+    const gp_habit *habits;
     const char *program;
+    const gp_option *flag; /* the word before was this option, which takes no value; else NULL */
 } words;
 
+/* ---- what other programs take ------------------------------------------------------------------------------------ */
+
+static bool ends_with(const char *word, const char *end) {
+    size_t length = strlen(word), its = strlen(end);
+    return length >= its && strcmp(word + length - its, end) == 0;
+}
+
+static bool is_file(const char *word) {
+    return ends_with(word, ".yaml") || ends_with(word, ".yml") || ends_with(word, ".json");
+}
+
+/* "train.epochs=3", which --set takes. */
+static bool is_setting(const char *word) {
+    size_t path = strspn(word, "abcdefghijklmnopqrstuvwxyz0123456789_.");
+    return path > 0 && word[path] == '=' && !is_file(word);
+}
+
+/* The next word, if it may be a value; else NULL. */
+static const char *value_ahead(const words *w) {
+    const char *word = w->next < w->count ? w->word[w->next] : "-";
+    return (word[0] == '-' && !isdigit((unsigned char)word[1])) || is_file(word) || is_setting(word) ? NULL : word;
+}
+
+static const char *habit_of(const words *w, const char *folded) {
+    size_t length = strlen(folded);
+    for (const gp_habit *habit = w->habits; habit->theirs; habit++)
+        for (const char *at = habit->theirs; (at = strstr(at, folded)); at += length)
+            if ((at == habit->theirs || at[-1] == ' ') && (at[length] == '\0' || at[length] == ' '))
+                return habit->advice;
+    return NULL;
+}
+
 /* ---- values ------------------------------------------------------------------------------------------------------ */
+
+/* "--set train.epochs 3" */
+static gp_status add_to_list(const words *w, const gp_option *option, const char *text, gp_error *err) {
+    const char *value = strpbrk(text, "=: ") || is_file(text) ? NULL : value_ahead(w);
+    if (value)
+        return gp_fail(err, GP_USAGE, "option %s takes one word, key.path=value: write %s %s=%.60s", option->name,
+                       option->name, text, value);
+    ((const char **)option->value)[(*(int *)option->second)++] = text;
+    return GP_OK;
+}
 
 static gp_status set_count(const gp_option *option, const char *text, gp_error *err) {
     char *end;
@@ -66,6 +110,7 @@ static gp_status set_option(words *w, const gp_option *option, const char *after
         if (w->next == w->count) return gp_fail(err, GP_USAGE, "option %s needs a value", option->name);
         text = w->word[w->next++];
     }
+    w->flag = takes_value(option) ? NULL : option;
     switch (option->kind) {
     case GP_OPTION_FLAG: *(bool *)option->value = true; return GP_OK;
     case GP_OPTION_CHOICE: *(int *)option->value = option->choice; return GP_OK;
@@ -74,7 +119,7 @@ static gp_status set_option(words *w, const gp_option *option, const char *after
         if (*after) *(const char **)option->second = text;
         return GP_OK;
     case GP_OPTION_TEXT: *(const char **)option->value = text; return GP_OK;
-    case GP_OPTION_LIST: ((const char **)option->value)[(*(int *)option->second)++] = text; return GP_OK;
+    case GP_OPTION_LIST: return add_to_list(w, option, text, err);
     case GP_OPTION_COUNT: return set_count(option, text, err);
     case GP_OPTION_SECONDS: return set_seconds(option, text, err);
     case GP_OPTION_STEPS: return set_steps(option, text, err);
@@ -90,6 +135,23 @@ static const gp_option *find_option(const words *w, const char *name, size_t len
     return option->name ? option : NULL;
 }
 
+/* What a name of another program's option means here; GP_OK: nothing is known of it. `value`: what was given to it, or
+ * NULL. */
+static gp_status refuse_foreign(const words *w, const char *name, const char *value, gp_error *err) {
+    static const char *const sections[] = {"pipeline", NULL};
+    char folded[GP_LONGEST_NAME + 1] = "";
+    if (!gp_fold_name(name, folded) || !folded[0]) return GP_OK;
+    const char *advice = habit_of(w, folded);
+    if (advice) return gp_fail(err, GP_USAGE, "unknown option %s: %s", name, advice);
+    const char *key = gp_home_of(folded, sections);
+    bool kind = key && (strcmp(key, "optimizer.sgd.lr") == 0 || strcmp(key, "optimizer.sgd.weight_decay") == 0);
+    if (key)
+        return gp_fail(err, GP_USAGE, "unknown option %s: write --set %s=%.60s%s", name, key, value ? value : "…",
+                       kind ? ", with adam or adamw in place of sgd if the configuration has it" : "");
+    gp_suggestion suggestion = gp_advise(folded, sections);
+    return suggestion.text[0] ? gp_fail(err, GP_USAGE, "unknown option %s%s", name, suggestion.text) : GP_OK;
+}
+
 static gp_status refuse(const words *w, const char *word, size_t length, gp_error *err) {
     const char *known[MOST_OPTIONS + 1] = {NULL};
     int count = 0;
@@ -97,24 +159,30 @@ static gp_status refuse(const words *w, const char *word, size_t length, gp_erro
         if (option->name[1] == '-') known[count++] = option->name;
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)length, word);
-    const char *near = gp_nearest_name(name, known);
+    GP_RETURN_IF_FAILED(refuse_foreign(w, name, word[length] == '=' ? word + length + 1 : value_ahead(w), err));
+    const char *near = word[1] == '-' ? gp_nearest_name(name, known) : NULL;
     if (near) return gp_fail(err, GP_USAGE, "unknown option %s: did you mean %s?", name, near);
     return gp_fail(err, GP_USAGE, "unknown option %s: see %s --help", name, w->program);
+}
+
+static gp_status refuse_value(const gp_option *option, gp_error *err) {
+    return gp_fail(err, GP_USAGE, "option %s takes no value%s%s", option->name, option->instead ? "; " : "",
+                   option->instead ? option->instead : "");
 }
 
 static gp_status read_long(words *w, const char *word, gp_error *err) {
     size_t length = strcspn(word, "=");
     const gp_option *option = find_option(w, word, length);
     if (!option) return refuse(w, word, length, err);
-    if (word[length] && !takes_value(option) && option->kind != GP_OPTION_WORDS)
-        return gp_fail(err, GP_USAGE, "option %s takes no value", option->name);
+    if (word[length] && !takes_value(option) && option->kind != GP_OPTION_WORDS) return refuse_value(option, err);
     return set_option(w, option, word + length, err);
 }
 
-/* -q, -qv, -oDIR, -o DIR. */
+/* -q, -qv, -oDIR, -o DIR. Other programs have "-lr 0.1" too. */
 static gp_status read_letters(words *w, const char *word, gp_error *err) {
     for (const char *letter = word + 1; *letter; letter++) {
         const gp_option *option = find_option(w, (const char[]){'-', *letter}, 2);
+        if (!option && letter == word + 1) return refuse(w, word, strcspn(word, "="), err);
         if (!option) return gp_fail(err, GP_USAGE, "unknown option -%c: see %s --help", *letter, w->program);
         GP_RETURN_IF_FAILED(set_option(w, option, letter + 1, err));
         if (takes_value(option)) break;
@@ -122,22 +190,36 @@ static gp_status read_letters(words *w, const char *word, gp_error *err) {
     return GP_OK;
 }
 
-gp_status gp_words_read(int argc, char **argv, const gp_option *options, const char *program, const char **config,
-                        gp_error *err) {
-    words w = {argv, argc, 1, options, program};
+/* `flag`: the option that stood just before the first name, and takes no value; NULL: none did. */
+static gp_status read_name(const char *word, const gp_option *flag, const char **config, gp_error *err) {
+    if (!*config) {
+        *config = word;
+        return GP_OK;
+    }
+    if (flag && flag->instead && !is_file(*config)) return refuse_value(flag, err);
+    return gp_fail(err, GP_USAGE, "only one configuration may be given; %s is the second", word);
+}
+
+gp_status gp_words_read(int argc, char **argv, const gp_option *options, const gp_habit *habits, const char *program,
+                        const char **config, gp_error *err) {
+    words w = {argv, argc, 1, options, habits, program, NULL};
+    const gp_option *flag = NULL;
     bool only_names = false;
     while (w.next < w.count) {
         const char *word = w.word[w.next++];
-        if (!only_names && strcmp(word, "--") == 0)
+        if (!only_names && strcmp(word, "--") == 0) {
             only_names = true;
-        else if (!only_names && strncmp(word, "--", 2) == 0)
+        } else if (!only_names && strncmp(word, "--", 2) == 0) {
             GP_RETURN_IF_FAILED(read_long(&w, word, err));
-        else if (!only_names && word[0] == '-' && word[1])
+        } else if (!only_names && word[0] == '-' && word[1]) {
             GP_RETURN_IF_FAILED(read_letters(&w, word, err));
-        else if (*config)
-            return gp_fail(err, GP_USAGE, "only one configuration may be given; %s is the second", word);
-        else
-            *config = word;
+        } else {
+            if (!only_names && is_setting(word))
+                return gp_fail(err, GP_USAGE, "%s needs --set before it: --set %s", word, word);
+            if (!*config) flag = w.flag;
+            GP_RETURN_IF_FAILED(read_name(word, flag, config, err));
+            w.flag = NULL;
+        }
     }
     return GP_OK;
 }

@@ -26,12 +26,18 @@ typedef struct gp_option {
     gp_option_kind kind;
     void *value, *second;
     int choice;
+    const char *instead; /* of a flag that users give a value: what takes it; may be NULL */
 } gp_option;
 
-/* Reads all words; after "--" none is an option. `options`: up to one without a name. *config: the one word that is no
- * option; stays if there is none. GP_USAGE for a second one, an unknown option, and a missing, wrong or needless
- * value. */
-GP_MUST_USE gp_status gp_words_read(int argc, char **argv, const gp_option *options, const char *program,
-                                    const char **config, gp_error *err);
+/* Options of other programs, without case and signs ("outputdir outdir", a letter too), and what to write here. */
+typedef struct gp_habit {
+    const char *theirs, *advice;
+} gp_habit;
+
+/* Reads all words; after "--" none is an option. `options`, `habits`: up to one without a name. *config: the one word
+ * that is no option; stays if there is none. GP_USAGE for a second one, an unknown option, and a missing, wrong or
+ * needless value. An unknown option that means a key of the configuration is answered with --set. */
+GP_MUST_USE gp_status gp_words_read(int argc, char **argv, const gp_option *options, const gp_habit *habits,
+                                    const char *program, const char **config, gp_error *err);
 
 #endif

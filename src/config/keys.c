@@ -57,17 +57,27 @@ static gp_status read_key(const gp_key_table *table, const gp_key *key, const gp
     return key->unsaid ? read_default(key, at, base, err) : GP_OK;
 }
 
-static gp_status read_keys(const gp_key_table *table, const gp_yaml *mapping, const gp_key_context *at, void *base,
-                           gp_error *err) {
+/* Goes on after a mistake, so that one run finds all. `before`: the status of the keys' names. `misnamed`: a key that
+ * is missing may be there under a name that was refused. */
+static gp_status read_keys(const gp_key_table *table, const gp_yaml *mapping, gp_status before, bool misnamed,
+                           const gp_key_context *at, void *base, gp_error *err) {
+    gp_status status = before;
+    const char *shown = NULL; /* the example for a key that is missing: it may have the other ones too */
     for (unsigned first = GP_KEY_FIRST;; first = 0) {
         for (const gp_key *key = table->keys; key && key->name; key++) {
             const gp_yaml *node = mapping ? gp_yaml_get(mapping, key->name) : NULL;
-            if ((key->flags & GP_KEY_FIRST) == first)
-                GP_RETURN_IF_FAILED(read_key(table, key, node, at, true, base, err));
+            bool missing = !node && key->example;
+            bool follows = (missing && (misnamed || (shown && strcmp(key->example, shown) == 0))) ||
+                           (status != GP_OK && (key->flags & GP_KEY_DEPENDS));
+            gp_error next = {0};
+            if ((key->flags & GP_KEY_FIRST) != first || follows) continue;
+            if (read_key(table, key, node, at, true, base, &next) != GP_OK) status = gp_error_join(err, status, &next);
+            if (missing) shown = key->example;
+            if (status != GP_OK && status != GP_CONFIG) return status;
         }
         if (!first) break;
     }
-    return table->check ? table->check(mapping, at, base, err) : GP_OK;
+    return table->check && status == GP_OK && !misnamed ? table->check(mapping, at, base, err) : status;
 }
 
 /* The first key's value in the place of the mapping. */
@@ -79,31 +89,52 @@ static gp_status read_alone(const gp_key_table *table, const gp_yaml *node, cons
     return GP_OK;
 }
 
-gp_status gp_read_kind_options(const gp_key_table *table, const gp_choice *choice, const gp_key_context *at, void *base,
-                               gp_error *err) {
+/* `misnamed`: its options may stand beside the kind. */
+static gp_status read_options(const gp_key_table *table, const gp_choice *choice, bool misnamed,
+                              const gp_key_context *at, void *base, gp_error *err) {
     name_list known = names_of_keys(table->keys, NULL);
-    const gp_yaml *options = NULL;
+    gp_status status = GP_OK;
     if (choice->main && table->alone)
         return read_alone(table, choice->main, at, table->alone != GP_ALONE_UNNAMED, base, err);
     if (choice->main && table->needs) return gp_refuse(choice->place, at->what, err, "needs %s", table->needs);
-    GP_RETURN_IF_FAILED(gp_read_options(choice, at->what, known.text, table->later_keys, &options, err));
-    return read_keys(table, options, at, base, err);
+    GP_RETURN_IF_FAILED(gp_check_options(choice, at->what, known.text, err));
+    if (choice->options) status = gp_check_keys(choice->options, at->what, known.text, table->later_keys, err);
+    return read_keys(table, choice->options, status, misnamed || status != GP_OK, at, base, err);
+}
+
+gp_status gp_read_kind_options(const gp_key_table *table, const gp_choice *choice, const gp_key_context *at, void *base,
+                               gp_error *err) {
+    return read_options(table, choice, false, at, base, err);
+}
+
+/* Keys of a later version that stand beside the kind. */
+static gp_status check_later(const gp_key_table *table, const gp_yaml *node, const char *what, gp_status before,
+                             gp_error *err) {
+    gp_status status = before;
+    for (const char *const *later = table->later_keys; later && *later; later++) {
+        const gp_yaml *key = gp_yaml_key(node, *later);
+        gp_error next = {0};
+        if (key) (void)gp_refuse(key->place, what, &next, "\"%s\" is not available yet", key->text);
+        status = gp_error_join(err, status, &next);
+    }
+    return status;
 }
 
 static gp_status read_kind(const gp_key_table *table, const gp_yaml *node, const gp_key_context *at, void *base,
                            gp_error *err) {
-    name_list known = names_of_kinds(table->kinds), beside = names_of_keys(table->keys, table->later_keys);
+    name_list kinds = names_of_kinds(table->kinds), beside = names_of_keys(table->keys, table->later_keys);
     bool alone = !beside.text[0];
     gp_choice choice;
+    gp_error next = {0};
     char what[GP_KEY_TEXT];
     int index = 0;
-    GP_RETURN_IF_FAILED(
-        gp_read_known_kind(node, at->what, alone ? NULL : known.text, alone ? NULL : beside.text, &choice, err));
-    GP_RETURN_IF_FAILED(gp_find_kind(&choice, at->what, known.text, table->later_kinds, &index, err));
-    for (const char *const *later = table->later_keys; later && *later; later++) {
-        const gp_yaml *key = gp_yaml_key(node, *later);
-        if (key) return gp_refuse(key->place, at->what, err, "\"%s\" is not available yet", key->text);
-    }
+    const char *const *known = alone ? NULL : kinds.text, *const *others = alone ? NULL : beside.text;
+    GP_RETURN_IF_FAILED(gp_find_choice(node, at->what, kinds.text, others, &choice, err));
+    gp_status status = gp_check_beside(node, at->what, known, others, &choice, err);
+    if (status != GP_OK && alone) return status;
+    if (gp_find_kind(&choice, at->what, kinds.text, table->later_kinds, &index, &next) != GP_OK)
+        return gp_error_join(err, status, &next);
+    status = check_later(table, node, at->what, status, err);
     const gp_key_kind *kind = &table->kinds[index];
     *(int *)((char *)base + table->kind) = kind->value;
     if (table->kind_place) *(gp_place *)((char *)base + table->kind_place) = choice.place;
@@ -112,22 +143,26 @@ static gp_status read_kind(const gp_key_table *table, const gp_yaml *node, const
                             .joint = table->short_names ? ": " : ".",
                             .folder = at->folder,
                             .place = choice.place};
-    return gp_read_kind_options(&kind->options, &choice, &inner, base, err);
+    return read_options(&kind->options, &choice, status != GP_OK, &inner, base, &next) == GP_OK
+               ? status
+               : gp_error_join(err, status, &next);
 }
 
 gp_status gp_read_table(const gp_key_table *table, const gp_yaml *node, const gp_key_context *at, void *base,
                         gp_error *err) {
-    if (table->kinds) {
-        GP_RETURN_IF_FAILED(read_kind(table, node, at, base, err));
-        return read_keys(table, node, at, base, err);
-    }
+    gp_status status = GP_OK;
     bool alone = table->alone == GP_ALONE_ANY ? node->kind != GP_YAML_MAPPING
                                               : table->alone == GP_ALONE_SCALAR && node->kind == GP_YAML_SCALAR;
-    if (alone) return read_alone(table, node, at, false, base, err);
-    name_list known = names_of_keys(table->keys, NULL);
-    GP_RETURN_IF_FAILED(gp_read_mapping(node, at->what, err));
-    GP_RETURN_IF_FAILED(gp_check_keys(node, at->what, known.text, table->later_keys, err));
-    return read_keys(table, node, at, base, err);
+    if (alone && !table->kinds) return read_alone(table, node, at, false, base, err);
+    if (table->kinds) {
+        status = read_kind(table, node, at, base, err);
+        if (status != GP_OK && status != GP_CONFIG) return status;
+    } else {
+        name_list known = names_of_keys(table->keys, NULL);
+        GP_RETURN_IF_FAILED(gp_read_mapping(node, at->what, err));
+        status = gp_check_keys(node, at->what, known.text, table->later_keys, err);
+    }
+    return read_keys(table, node, status, status != GP_OK, at, base, err);
 }
 
 static bool is_said(const gp_key *key, const void *base) {

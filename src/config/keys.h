@@ -14,7 +14,7 @@
 
 #include "config/read.h"
 
-enum { GP_MAX_KEYS = 16, GP_KEY_TEXT = 96 };
+enum { GP_MAX_KEYS = 20, GP_KEY_TEXT = 96 };
 
 typedef struct gp_key gp_key;
 typedef struct gp_key_kind gp_key_kind;
@@ -72,10 +72,11 @@ typedef enum gp_key_change {
 } gp_key_change;
 
 enum {
-    GP_KEY_FIRST = 1,   /* is read before the others of its table */
-    GP_KEY_UNNAMED = 2, /* messages name the mapping in its place, and it is written alone if nothing else is said */
-    GP_KEY_QUIET = 4,   /* is written only if `given` is set */
-    GP_KEY_SHORT = 8,   /* short for what another key says, and never written */
+    GP_KEY_FIRST = 1,    /* is read before the others of its table */
+    GP_KEY_UNNAMED = 2,  /* messages name the mapping in its place, and it is written alone if nothing else is said */
+    GP_KEY_QUIET = 4,    /* is written only if `given` is set */
+    GP_KEY_SHORT = 8,    /* short for what another key says, and never written */
+    GP_KEY_DEPENDS = 16, /* is read only if the keys before it are without a mistake */
 };
 
 /* Parts of a row. */
@@ -119,7 +120,8 @@ extern const gp_key_type gp_table_type;
 /* A section that rooms above read: it has a row, and no value in any struct. */
 extern const gp_key_type gp_elsewhere_type;
 
-/* Fills `base` from a mapping, or from the form that the table lets stand in its place. */
+/* Fills `base` from a mapping, or from the form that the table lets stand in its place. Mistakes of several keys are
+ * joined. */
 GP_MUST_USE gp_status gp_read_table(const gp_key_table *table, const gp_yaml *node, const gp_key_context *at,
                                     void *base, gp_error *err);
 /* The options of a kind that was chosen; `at` names the kind. */

@@ -55,17 +55,36 @@ static const char *find_beginning(const char *folded, const char *const *known) 
     return found;
 }
 
+/* "torch.nn.ReLU()" is "ReLU". */
+static const char *bare_name(const char *name, char out[GP_LONGEST_NAME + 1]) {
+    static const char *const packages[] = {"torch.", "nn.",     "optim.",      "lr_scheduler.", "functional.", "F.",
+                                           "keras.", "layers.", "transforms.", "torchvision.",  "tf.",         NULL};
+    for (bool found = true; found;) {
+        found = false;
+        for (size_t i = 0; packages[i] && !found; i++) {
+            found = strncmp(name, packages[i], strlen(packages[i])) == 0;
+            if (found) name += strlen(packages[i]);
+        }
+    }
+    size_t length = strcspn(name, "(");
+    if (length > GP_LONGEST_NAME) return name;
+    memcpy(out, name, length);
+    out[length] = '\0';
+    return out;
+}
+
 bool gp_is_later(const char *name, const char *const *later) {
-    char folded[GP_LONGEST_NAME + 1];
+    char folded[GP_LONGEST_NAME + 1], bare[GP_LONGEST_NAME + 1];
     if (!later) return false;
+    name = bare_name(name, bare);
     for (size_t i = 0; later[i]; i++)
         if (gp_same_name(name, later[i])) return true;
     return gp_fold_name(name, folded) && gp_foreign_name(folded, later);
 }
 
 const char *gp_nearest_name(const char *name, const char *const *known) {
-    char folded[GP_LONGEST_NAME + 1] = "", other[GP_LONGEST_NAME + 1] = "";
-    if (!gp_fold_name(name, folded) || folded[0] == '\0') return NULL;
+    char folded[GP_LONGEST_NAME + 1] = "", other[GP_LONGEST_NAME + 1] = "", bare[GP_LONGEST_NAME + 1];
+    if (!gp_fold_name(bare_name(name, bare), folded) || folded[0] == '\0') return NULL;
     for (size_t i = 0; known[i]; i++)
         if (gp_fold_name(known[i], other) && strcmp(folded, other) == 0) return known[i];
     const char *nearest = gp_foreign_name(folded, known);
@@ -117,8 +136,8 @@ const char *gp_home_of(const char *name, const char *const *known) {
 
 gp_suggestion gp_advise(const char *name, const char *const *known) {
     gp_suggestion advice = {""};
-    char folded[GP_LONGEST_NAME + 1];
-    const char *sentence = gp_fold_name(name, folded) ? gp_foreign_advice(folded, known) : NULL;
+    char folded[GP_LONGEST_NAME + 1], bare[GP_LONGEST_NAME + 1];
+    const char *sentence = gp_fold_name(bare_name(name, bare), folded) ? gp_foreign_advice(folded, known) : NULL;
     if (sentence) snprintf(advice.text, sizeof advice.text, "; %s", sentence);
     return advice;
 }

@@ -37,8 +37,15 @@ static gp_status need_plain(const gp_yaml *node, const char *what, const char *n
     return GP_OK;
 }
 
+/* Python's None, and YAML's null. */
+static bool is_none(const gp_yaml *node) {
+    static const char *const names[] = {"None", "none", "null", "Null", "NULL", "nil", "~", NULL};
+    return gp_index_of(node->text, names) >= 0;
+}
+
 static gp_status refuse_text(const gp_yaml *node, const char *what, const char *rule, gp_error *err) {
-    return gp_refuse(node->place, what, err, "%s is not %s", gp_show(node->text).text, rule);
+    return gp_refuse(node->place, what, err, "%s is not %s%s", gp_show(node->text).text, rule,
+                     is_none(node) ? "; write a value, or leave the key out" : "");
 }
 
 static size_t digits_at(const char *text) {
@@ -49,23 +56,6 @@ static size_t digits_at(const char *text) {
 static gp_status need_measure(const gp_yaml *node, const char *what, const char *needed, gp_error *err) {
     bool united = node->kind == GP_YAML_SCALAR && node->text[digits_at(node->text)] != '\0';
     return united ? need_scalar(node, what, needed, err) : need_plain(node, what, needed, err);
-}
-
-gp_status gp_read_integer(const gp_yaml *node, const char *what, int64_t low, int64_t high, int64_t *out,
-                          gp_error *err) {
-    GP_RETURN_IF_FAILED(need_plain(node, what, "an integer", err));
-    const char *text = node->text;
-    size_t sign = *text == '+' || *text == '-';
-    size_t digits = digits_at(text + sign);
-    if (digits == 0 || text[sign + digits] != '\0') return refuse_text(node, what, "an integer", err);
-    errno = 0;
-    long long value = strtoll(text, NULL, 10);
-    if (value < low || (errno == ERANGE && value < 0))
-        return gp_refuse(node->place, what, err, "%.40s is too small; it must be at least %lld", text, (long long)low);
-    if (value > high || errno == ERANGE)
-        return gp_refuse(node->place, what, err, "%.40s is too large; it may be at most %lld", text, (long long)high);
-    *out = value;
-    return GP_OK;
 }
 
 /* What strtod reads, less hexadecimal, infinities and not-a-number. */
@@ -87,6 +77,48 @@ static bool is_decimal(const char *text) {
         text += exponent;
     }
     return *text == '\0';
+}
+
+/* A number without a fraction, as 64.0, 1e3 and 1,000: with how to write it. */
+static gp_status refuse_integer(const gp_yaml *node, const char *what, gp_error *err) {
+    const double most = 1e15; /* all integers up to here are numbers */
+    char digits[20] = "";
+    size_t used = 0, length = strspn(node->text, "_,0123456789");
+    for (size_t i = 0; i < length && used < sizeof digits - 1; i++)
+        if (isdigit((unsigned char)node->text[i])) digits[used++] = node->text[i];
+    const char *text = node->text[length] == '\0' ? digits : node->text;
+    double value = is_decimal(text) ? strtod(text, NULL) : 0.5;
+    if (fabs(value) > most || value != floor(value)) return refuse_text(node, what, "an integer", err);
+    return gp_refuse(node->place, what, err, "%s is not an integer; write %.0f", gp_show(node->text).text, value);
+}
+
+/* Other programs, and other versions of YAML, have more words for both. */
+static gp_status refuse_boolean(const gp_yaml *node, const char *what, gp_error *err) {
+    static const char *const words[2][6] = {{"false", "no", "off", "n", "0", NULL},
+                                            {"true", "yes", "on", "y", "1", NULL}};
+    char folded[GP_LONGEST_NAME + 1];
+    for (int yes = 0; yes < 2; yes++)
+        if (gp_fold_name(node->text, folded) && gp_index_of(folded, words[yes]) >= 0)
+            return gp_refuse(node->place, what, err, "%s is not true or false; write %s", gp_show(node->text).text,
+                             words[yes][0]);
+    return refuse_text(node, what, "true or false", err);
+}
+
+gp_status gp_read_integer(const gp_yaml *node, const char *what, int64_t low, int64_t high, int64_t *out,
+                          gp_error *err) {
+    GP_RETURN_IF_FAILED(need_plain(node, what, "an integer", err));
+    const char *text = node->text;
+    size_t sign = *text == '+' || *text == '-';
+    size_t digits = digits_at(text + sign);
+    if (digits == 0 || text[sign + digits] != '\0') return refuse_integer(node, what, err);
+    errno = 0;
+    long long value = strtoll(text, NULL, 10);
+    if (value < low || (errno == ERANGE && value < 0))
+        return gp_refuse(node->place, what, err, "%.40s is too small; it must be at least %lld", text, (long long)low);
+    if (value > high || errno == ERANGE)
+        return gp_refuse(node->place, what, err, "%.40s is too large; it may be at most %lld", text, (long long)high);
+    *out = value;
+    return GP_OK;
 }
 
 gp_status gp_read_number(const gp_yaml *node, const char *what, double low, double high, unsigned open, double *out,
@@ -113,7 +145,7 @@ gp_status gp_read_number(const gp_yaml *node, const char *what, double low, doub
 gp_status gp_read_boolean(const gp_yaml *node, const char *what, bool *out, gp_error *err) {
     GP_RETURN_IF_FAILED(need_plain(node, what, "true or false", err));
     bool yes = strcmp(node->text, "true") == 0;
-    if (!yes && strcmp(node->text, "false") != 0) return refuse_text(node, what, "true or false", err);
+    if (!yes && strcmp(node->text, "false") != 0) return refuse_boolean(node, what, err);
     *out = yes;
     return GP_OK;
 }
@@ -126,7 +158,11 @@ gp_status gp_read_bytes(const gp_yaml *node, const char *what, size_t *out, gp_e
     size_t whole = digits_at(text);
     size_t fraction = whole && text[whole] == '.' ? digits_at(text + whole + 1) : 0;
     size_t number = whole + (fraction ? 1 + fraction : 0);
-    int unit = gp_index_of(text + number + strspn(text + number, " "), units);
+    const char *its = text + number + strspn(text + number, " ");
+    int unit = gp_index_of(its, units);
+    if (whole > 0 && unit < 0 && *its && strchr("kKmMgGtT", *its) && (strcmp(its + 1, "B") == 0 || !its[1]))
+        return gp_refuse(node->place, what, err, "%s is not %s; write %.*s%ciB", gp_show(text).text, rule,
+                         (int)(number < 20 ? number : 20), text, toupper((unsigned char)*its));
     if (whole == 0 || unit < 0 || (unit == 0 && fraction)) return refuse_text(node, what, rule, err);
     errno = 0;
     unsigned long long count = strtoull(text, NULL, 10);
@@ -215,9 +251,13 @@ gp_status gp_read_choice(const gp_yaml *node, const char *what, const char *cons
         return gp_refuse(node->place, what, err, "needs one of %s, not %s", gp_list_names(choices).text,
                          gp_show_node(node).text);
     int index = gp_index_of(node->text, choices);
+    gp_suggestion suggestion = gp_suggest(node->text, choices);
     if (index < 0)
         return gp_refuse(node->place, what, err, "%s is none of %s%s", gp_show(node->text).text,
-                         gp_list_names(choices).text, gp_suggest(node->text, choices).text);
+                         gp_list_names(choices).text,
+                         suggestion.text[0] ? suggestion.text
+                         : is_none(node)    ? "; write a value, or leave the key out"
+                                            : "");
     *out = index;
     return GP_OK;
 }
@@ -257,22 +297,39 @@ gp_status gp_read_mapping(const gp_yaml *node, const char *what, gp_error *err) 
     return gp_refuse(node->place, what, err, "needs a mapping (key: value), not %s", gp_show_node(node).text);
 }
 
+/* (3, 3) and 0,1 in braces: what follows the comma is a key. */
+static bool is_after_comma(const char *text) {
+    size_t length = strspn(text, "+-.0123456789eE");
+    return isdigit((unsigned char)text[text[0] == '-']) && (text[length] == '\0' || strcmp(text + length, ")") == 0);
+}
+
+static gp_status refuse_key(const gp_yaml *key, const char *what, const char *const *known, const char *const *later,
+                            gp_error *err) {
+    gp_shown shown = gp_show(key->text);
+    if (gp_is_later(key->text, later))
+        return gp_refuse(key->place, what, err, "%s is not available yet%s", shown.text,
+                         gp_advise(key->text, known).text);
+    gp_suggestion suggestion = gp_suggest(key->text, known);
+    if (!suggestion.text[0] && is_after_comma(key->text))
+        return gp_refuse(key->place, what, err,
+                         "unknown key %s: the comma before it begins a key; write a list as [3, 3], a fraction as 0.1",
+                         shown.text);
+    if (suggestion.text[0] || !known[0])
+        return gp_refuse(key->place, what, err, "unknown key %s%s", shown.text,
+                         known[0] ? suggestion.text : "; it has no options");
+    return gp_refuse(key->place, what, err, "unknown key %s; known are %s", shown.text, gp_list_names(known).text);
+}
+
 gp_status gp_check_keys(const gp_yaml *mapping, const char *what, const char *const *known, const char *const *later,
                         gp_error *err) {
+    gp_status status = GP_OK;
     for (size_t i = 0; i < mapping->count; i++) {
-        const gp_yaml *key = mapping->pairs[i].key;
-        if (gp_index_of(key->text, known) >= 0) continue;
-        if (gp_is_later(key->text, later))
-            return gp_refuse(key->place, what, err, "%s is not available yet%s", gp_show(key->text).text,
-                             gp_advise(key->text, known).text);
-        gp_suggestion suggestion = gp_suggest(key->text, known);
-        if (suggestion.text[0] || !known[0])
-            return gp_refuse(key->place, what, err, "unknown key %s%s", gp_show(key->text).text,
-                             known[0] ? suggestion.text : "; it has no options");
-        return gp_refuse(key->place, what, err, "unknown key %s; known are %s", gp_show(key->text).text,
-                         gp_list_names(known).text);
+        gp_error next = {0};
+        if (gp_index_of(mapping->pairs[i].key->text, known) >= 0) continue;
+        (void)refuse_key(mapping->pairs[i].key, what, known, later, &next);
+        status = gp_error_join(err, status, &next);
     }
-    return GP_OK;
+    return status;
 }
 
 /* The kind is the first key that may be one. */
@@ -320,22 +377,9 @@ static gp_status refuse_beside(const gp_yaml_pair *kind, const gp_yaml_pair *oth
                      key.text, name.text, kind->key->text);
 }
 
-static gp_status check_beside(const gp_yaml *node, const char *what, const char *const *kinds,
-                              const char *const *beside, const gp_yaml_pair *kind, gp_error *err) {
-    /* What is no kind has no options: the caller refuses it. */
-    if (kinds && gp_index_of(kind->key->text, kinds) < 0) return GP_OK;
-    for (size_t i = 0; i < node->count; i++) {
-        const gp_yaml_pair *other = &node->pairs[i];
-        if (other == kind || gp_index_of(other->key->text, beside) >= 0) continue;
-        if (gp_index_of(other->key->text, kinds) >= 0) return refuse_second_kind(kind, other, what, err);
-        return refuse_beside(kind, other, what, kinds, beside, err);
-    }
-    return GP_OK;
-}
-
 /* {name: sgd, lr: 0.05}, as other programs have it; NULL: not so. `kind`: the one that it names. */
 static const gp_yaml_pair *find_named_kind(const gp_yaml *node, const char *const *kinds, const char **kind) {
-    static const char *const namers[] = {"name", "type", "kind", NULL};
+    static const char *const namers[] = {"name", "type", "kind", "class", "class_name", "cls", "_target_", "id", NULL};
     for (size_t i = 0; kinds && i < node->count; i++) {
         const gp_yaml_pair *pair = &node->pairs[i];
         if (pair->value->kind != GP_YAML_SCALAR || gp_index_of(pair->key->text, namers) < 0) continue;
@@ -354,8 +398,8 @@ static gp_status refuse_named_kind(const gp_yaml *node, const char *what, const 
                      other ? other->key->text : "…", other ? ": " : "", other ? other->value->text : "");
 }
 
-gp_status gp_read_known_kind(const gp_yaml *node, const char *what, const char *const *kinds, const char *const *beside,
-                             gp_choice *out, gp_error *err) {
+gp_status gp_find_choice(const gp_yaml *node, const char *what, const char *const *kinds, const char *const *beside,
+                         gp_choice *out, gp_error *err) {
     gp_choice choice = {.place = node->place};
     if (node->kind == GP_YAML_SEQUENCE || (node->kind == GP_YAML_SCALAR && node->text[0] == '\0'))
         return gp_refuse(node->place, what, err, "needs a name, or a name with options, not %s",
@@ -369,7 +413,6 @@ gp_status gp_read_known_kind(const gp_yaml *node, const char *what, const char *
         const gp_yaml_pair *named =
             gp_index_of(pair->key->text, kinds) < 0 ? find_named_kind(node, kinds, &kind) : NULL;
         if (named) return refuse_named_kind(node, what, named, kind, err);
-        GP_RETURN_IF_FAILED(check_beside(node, what, kinds, beside, pair, err));
         choice.kind = pair->key->text;
         choice.place = pair->key->place;
         if (pair->value->kind == GP_YAML_MAPPING)
@@ -381,9 +424,35 @@ gp_status gp_read_known_kind(const gp_yaml *node, const char *what, const char *
     return GP_OK;
 }
 
+gp_status gp_check_beside(const gp_yaml *node, const char *what, const char *const *kinds, const char *const *beside,
+                          const gp_choice *choice, gp_error *err) {
+    gp_status status = GP_OK;
+    const gp_yaml_pair *kind = NULL;
+    if (node->kind != GP_YAML_MAPPING) return GP_OK;
+    for (size_t i = 0; i < node->count && !kind; i++)
+        if (node->pairs[i].key->text == choice->kind) kind = &node->pairs[i];
+    /* What is no kind has no options: the caller refuses it. */
+    if (!kind || (kinds && gp_index_of(choice->kind, kinds) < 0)) return GP_OK;
+    for (size_t i = 0; i < node->count; i++) {
+        const gp_yaml_pair *other = &node->pairs[i];
+        gp_error next = {0};
+        if (other == kind || gp_index_of(other->key->text, beside) >= 0) continue;
+        if (gp_index_of(other->key->text, kinds) >= 0)
+            (void)refuse_second_kind(kind, other, what, &next);
+        else
+            (void)refuse_beside(kind, other, what, kinds, beside, &next);
+        status = gp_error_join(err, status, &next);
+    }
+    return status;
+}
+
 gp_status gp_read_kind(const gp_yaml *node, const char *what, const char *const *beside, gp_choice *out,
                        gp_error *err) {
-    return gp_read_known_kind(node, what, NULL, beside, out, err);
+    gp_choice choice;
+    GP_RETURN_IF_FAILED(gp_find_choice(node, what, NULL, beside, &choice, err));
+    GP_RETURN_IF_FAILED(gp_check_beside(node, what, NULL, beside, &choice, err));
+    *out = choice;
+    return GP_OK;
 }
 
 gp_status gp_find_kind(const gp_choice *choice, const char *what, const char *const *known, const char *const *later,
@@ -406,13 +475,9 @@ gp_status gp_find_kind(const gp_choice *choice, const char *what, const char *co
     return GP_OK;
 }
 
-gp_status gp_read_options(const gp_choice *choice, const char *what, const char *const *known, const char *const *later,
-                          const gp_yaml **out, gp_error *err) {
-    if (choice->main && !known[0]) return gp_refuse(choice->main->place, what, err, "has no options");
-    if (choice->main)
-        return gp_refuse(choice->main->place, what, err, "needs a mapping of its options (%s), not %s",
-                         gp_list_names(known).text, gp_show_node(choice->main).text);
-    if (choice->options) GP_RETURN_IF_FAILED(gp_check_keys(choice->options, what, known, later, err));
-    *out = choice->options;
-    return GP_OK;
+gp_status gp_check_options(const gp_choice *choice, const char *what, const char *const *known, gp_error *err) {
+    if (!choice->main) return GP_OK;
+    if (!known[0]) return gp_refuse(choice->main->place, what, err, "has no options");
+    return gp_refuse(choice->main->place, what, err, "needs a mapping of its options (%s), not %s",
+                     gp_list_names(known).text, gp_show_node(choice->main).text);
 }

@@ -60,7 +60,8 @@ GP_MUST_USE gp_status gp_read_every(const gp_yaml *node, const char *what, gp_ev
 GP_MUST_USE gp_status gp_read_mapping(const gp_yaml *node, const char *what, gp_error *err);
 /* Every key must be one of `known` (NULL-terminated). The message for another names the nearest known key, by spelling
  * and by what PyTorch, Caffe and others call it (kernel_size → kernel, num_output → out, padding → pad, lr → …), and a
- * name that is reserved for later (`later`, NULL-terminated, may be NULL) says so. */
+ * name that is reserved for later (`later`, NULL-terminated, may be NULL) says so. All unknown keys of the mapping are
+ * in the message, joined. */
 GP_MUST_USE gp_status gp_check_keys(const gp_yaml *mapping, const char *what, const char *const *known,
                                     const char *const *later, gp_error *err);
 /* Wherever a kind is chosen: `relu`; `max_pool: 2` (its main option); `conv: {out: 3}`. */
@@ -75,19 +76,19 @@ typedef struct gp_choice {
  * mapping is told from a main option's value by being a mapping. */
 GP_MUST_USE gp_status gp_read_kind(const gp_yaml *node, const char *what, const char *const *beside, gp_choice *out,
                                    gp_error *err);
-/* The same if the kinds are known: a key that is none of them and stands beside one is the one that is refused. `what`
- * is the node's path. */
-GP_MUST_USE gp_status gp_read_known_kind(const gp_yaml *node, const char *what, const char *const *kinds,
-                                         const char *const *beside, gp_choice *out, gp_error *err);
+/* The same in two steps, if the kinds are known. `what` is the node's path. The first finds the kind; the second
+ * refuses the keys that may not stand beside it. */
+GP_MUST_USE gp_status gp_find_choice(const gp_yaml *node, const char *what, const char *const *kinds,
+                                     const char *const *beside, gp_choice *out, gp_error *err);
+GP_MUST_USE gp_status gp_check_beside(const gp_yaml *node, const char *what, const char *const *kinds,
+                                      const char *const *beside, const gp_choice *choice, gp_error *err);
 
 /* The kind's index in `known`. A kind of `later` is not available yet; another is unknown, with the nearest. */
 GP_MUST_USE gp_status gp_find_kind(const gp_choice *choice, const char *what, const char *const *known,
                                    const char *const *later, int *out, gp_error *err);
 
-/* The kind's options as a mapping with known keys, or alone: *out is NULL then. A value in place of a mapping is
- * refused.
- */
-GP_MUST_USE gp_status gp_read_options(const gp_choice *choice, const char *what, const char *const *known,
-                                      const char *const *later, const gp_yaml **out, gp_error *err);
+/* The kind has no value in place of a mapping of its options, which are `known`. */
+GP_MUST_USE gp_status gp_check_options(const gp_choice *choice, const char *what, const char *const *known,
+                                       gp_error *err);
 
 #endif

@@ -47,8 +47,17 @@ static gp_status refuse_value(const gp_layer_type *type, const gp_choice *choice
     if (type->loss)
         return gp_fail_at(err, GP_CONFIG, choice->main->place, "%s has no options, and takes no value", choice->kind);
     return gp_fail_at(err, GP_CONFIG, choice->main->place,
-                      "%s takes no single value; write its options as a mapping, %s: {name: a}", choice->kind,
-                      choice->kind);
+                      "%s takes no single value: write %s, or its options as a mapping, %s: {name: a}", choice->kind,
+                      choice->kind, choice->kind);
+}
+
+/* [in, out, kernel], as PyTorch's constructors take them. */
+static gp_status refuse_list(const gp_layer_type *type, const gp_choice *choice, gp_error *err) {
+    return gp_fail_at(
+        err, GP_CONFIG, choice->main->place,
+        "%s: a list has no names; write options by name, %s: {%s: …}, without the size of the input, which "
+        "the layer knows",
+        choice->kind, choice->kind, type->options[0].name);
 }
 
 /* Its own, beside those of every layer, which others read. A loss has only its own. */
@@ -64,6 +73,9 @@ static gp_status read_options(gp_layer *layer, const gp_choice *choice, gp_error
         if (type->params || strcmp(common[i], "init") != 0)
             keys[count++] = (gp_key){.name = common[i], .type = &gp_elsewhere_type};
     if (choice->main && !gp_layer_main_option(type)) return refuse_value(type, choice, err);
+    if (choice->main && choice->main->kind == GP_YAML_SEQUENCE && !type->joins &&
+        (type->options[0].type == &gp_int64_type || type->options[0].type == &gp_number_type))
+        return refuse_list(type, choice, err);
     const gp_key_table table = {
         .keys = keys, .later_keys = type->loss ? type->later : later, .alone = GP_ALONE_ANY, .before_example = ": "};
     const gp_key_context at = {.what = choice->kind, .joint = ": ", .place = choice->place};

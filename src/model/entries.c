@@ -114,7 +114,8 @@ static gp_status add_group(gp_entries *entries, gp_group group, const gp_yaml *l
 
 static gp_status check_list(const gp_yaml *layers, const char *what, gp_error *err) {
     if (layers->kind == GP_YAML_SEQUENCE && layers->count > 0) return GP_OK;
-    return gp_fail_at(err, GP_CONFIG, layers->place, "%s: layers must be a list of one layer or more", what);
+    return gp_fail_at(err, GP_CONFIG, layers->place,
+                      "%s: layers must be a list of one layer or more, each after a dash, as in - relu", what);
 }
 
 static gp_status read_list(gp_entries *entries, const gp_yaml *layers, int group, gp_error *err);
@@ -165,20 +166,30 @@ static gp_status read_entry(gp_entries *entries, const gp_choice *choice, int gr
     *entry = (gp_entry){.choice = *choice, .group = group, .item = item, .unit = entries->unit_count};
     GP_RETURN_IF_FAILED(find_type(choice, &entry->type, err));
     GP_RETURN_IF_FAILED(read_name(choice, entries->groups[group].prefix, item, &entry->name, err));
+    GP_RETURN_IF_FAILED(gp_layer_create(entry->type, choice, &entry->layer, err));
     entry->from = from_of(entry);
     return enter_name(entries, choice, entry->name, index, err);
 }
 
+static gp_status read_item(gp_entries *entries, const gp_yaml *node, int group, int item, gp_error *err) {
+    gp_choice choice;
+    GP_RETURN_IF_FAILED(gp_find_choice(node, "layer", gp_layer_names(false), NULL, &choice, err));
+    GP_RETURN_IF_FAILED(gp_check_beside(node, "layer", NULL, NULL, &choice, err));
+    return strcmp(choice.kind, sequential) == 0 ? read_sequential(entries, &choice, group, item, err)
+                                                : read_entry(entries, &choice, group, item, err);
+}
+
 static gp_status read_list(gp_entries *entries, const gp_yaml *layers, int group, gp_error *err) {
+    gp_status status = GP_OK;
     for (size_t i = 0; i < layers->count; i++) {
-        gp_choice choice;
-        GP_RETURN_IF_FAILED(gp_read_kind(layers->items[i], "layer", NULL, &choice, err));
-        GP_RETURN_IF_FAILED(strcmp(choice.kind, sequential) == 0 ? read_sequential(entries, &choice, group, (int)i, err)
-                                                                 : read_entry(entries, &choice, group, (int)i, err));
+        gp_error next = {0};
+        if (read_item(entries, layers->items[i], group, (int)i, &next) != GP_OK)
+            status = gp_error_join(err, status, &next);
+        if (status != GP_OK && status != GP_CONFIG) return status;
         entries->groups[group].outputs[i] = entries->count - 1;
         if (group == 0) entries->unit_count++;
     }
-    return GP_OK;
+    return status;
 }
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
@@ -209,7 +220,10 @@ gp_status gp_entries_read(const gp_yaml *layers, gp_entries *out, gp_error *err)
 }
 
 void gp_entries_fini(gp_entries *entries) {
-    for (int i = 0; i < entries->count; i++) free(entries->items[i].name);
+    for (int i = 0; i < entries->count; i++) {
+        gp_layer_destroy(&entries->items[i].layer);
+        free(entries->items[i].name);
+    }
     for (int i = 0; i < entries->group_count; i++) {
         free(entries->groups[i].name);
         free(entries->groups[i].prefix);

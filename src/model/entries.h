@@ -15,6 +15,7 @@
 typedef struct gp_entry {
     gp_choice choice;
     const gp_layer_type *type;
+    gp_layer *layer;     /* owned, with its options; NULL once a graph has taken it */
     char *name;          /* owned: its group's prefix, then as given, or its index in the list */
     const gp_yaml *from; /* NULL: the output of the item before */
     int group;
@@ -48,7 +49,7 @@ typedef struct gp_entries {
 
 enum { GP_SOURCE_INPUT = -1 }; /* a source that is no entry: what entered the whole list */
 
-/* Reads the list. GP_CONFIG with the place of the entry. */
+/* Reads the list. GP_CONFIG with the place of the entry; the mistakes of all entries are joined. */
 GP_MUST_USE gp_status gp_entries_read(const gp_yaml *layers, gp_entries *out, gp_error *err);
 void gp_entries_fini(gp_entries *entries);
 /* The layers of an item of the list that is a sequential; NULL where it is none. */

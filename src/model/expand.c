@@ -29,7 +29,8 @@ static const gp_yaml_pair *find_layers(const gp_yaml *model, const gp_yaml_pair 
 
 gp_status gp_model_check(const gp_yaml *model, gp_error *err) {
     static const char *const known[] = {"input", "layers", "loss", "rules", "resnet", "vgg", NULL};
-    static const char *const later[] = {"metrics", "unet", "amoebanet_d", "gpt2", NULL};
+    static const char *const later[] = {"metrics", "unet", "amoebanet_d", "gpt2", "llama",
+                                        "mscnn",   "vit",  "huggingface", NULL};
     GP_RETURN_IF_FAILED(gp_read_mapping(model, "model", err));
     GP_RETURN_IF_FAILED(gp_check_keys(model, "model", known, later, err));
     const gp_yaml_pair *layers = find_layers(model, NULL);

@@ -27,7 +27,8 @@ gp_status gp_node_error(const gp_node *node, gp_error *err) {
 static gp_status read_loss_type(const gp_yaml *loss, gp_choice *choice, const gp_layer_type **type, gp_error *err) {
     if (loss->kind == GP_YAML_SEQUENCE)
         return gp_fail_at(err, GP_CONFIG, loss->place, "model: a list of losses is not available yet");
-    GP_RETURN_IF_FAILED(gp_read_kind(loss, "loss", NULL, choice, err));
+    GP_RETURN_IF_FAILED(gp_find_choice(loss, "loss", gp_layer_names(true), NULL, choice, err));
+    GP_RETURN_IF_FAILED(gp_check_beside(loss, "loss", gp_layer_names(true), NULL, choice, err));
     *type = gp_layer_type_find(choice->kind, true);
     if (*type) return GP_OK;
     if (gp_is_later(choice->kind, gp_layer_names_later(true)))
@@ -79,19 +80,31 @@ static bool makes_gradient(const gp_graph *graph, const gp_node *node) {
     return false;
 }
 
-static gp_status add_layer(gp_graph *graph, const gp_entries *entries, int index, size_t *capacity, gp_error *err) {
-    const gp_entry *entry = &entries->items[index];
+/* Where every layer takes its values from. */
+static gp_status find_sources(gp_graph *graph, const gp_entries *entries, gp_error *err) {
+    gp_status status = GP_OK;
+    for (int n = 0; n < entries->count; n++) {
+        gp_node *node = &graph->nodes[n];
+        gp_error next = {0};
+        graph->node_count = n + 1;
+        if (gp_entries_sources(entries, n, &node->inputs, &node->input_count, &next) != GP_OK)
+            status = gp_error_join(err, status, &next);
+        for (int i = 0; i < node->input_count; i++) node->inputs[i] = value_of(node->inputs[i]);
+    }
+    return status;
+}
+
+static gp_status add_layer(gp_graph *graph, gp_entries *entries, int index, size_t *capacity, gp_error *err) {
+    gp_entry *entry = &entries->items[index];
     gp_node *node = &graph->nodes[index];
-    graph->node_count = index + 1;
     graph->unit_end[entry->unit] = index + 1;
     node->place = entry->choice.place;
     node->unit = entry->unit;
     GP_RETURN_IF_FAILED(gp_copy_text(&node->name, entry->name, err));
-    GP_RETURN_IF_FAILED(gp_layer_create(entry->type, &entry->choice, &node->layer, err));
+    node->layer = entry->layer;
+    entry->layer = NULL;
     if (!gp_yaml_get(entry->choice.options, "freeze")) node->layer->frozen = entries->groups[entry->group].frozen;
     node->layer->keeps = node->layer->keeps || entry->kept;
-    GP_RETURN_IF_FAILED(gp_entries_sources(entries, index, &node->inputs, &node->input_count, err));
-    for (int i = 0; i < node->input_count; i++) node->inputs[i] = value_of(node->inputs[i]);
     GP_RETURN_IF_FAILED(infer_node(graph, node, node->input_count, err));
     GP_RETURN_IF_FAILED(add_params(graph, index, &entry->choice, capacity, err));
     node->output = FIRST_OUTPUT + index;
@@ -103,16 +116,48 @@ static gp_status add_layer(gp_graph *graph, const gp_entries *entries, int index
     return GP_OK;
 }
 
+/* What the configuration says of a model, before any shape is known. */
+typedef struct parts {
+    gp_entries entries;
+    gp_shape input;
+    gp_choice loss_choice;
+    gp_layer *loss; /* owned; NULL once a graph has taken it */
+} parts;
+
+static gp_status read_loss(const gp_yaml *loss, parts *out, gp_error *err) {
+    const gp_layer_type *type = NULL;
+    GP_RETURN_IF_FAILED(read_loss_type(loss, &out->loss_choice, &type, err));
+    return gp_layer_create(type, &out->loss_choice, &out->loss, err);
+}
+
+static void fini_parts(parts *its) {
+    gp_layer_destroy(&its->loss);
+    gp_entries_fini(&its->entries);
+}
+
+/* All mistakes are joined. `checked`: nothing is missing; else it may be there under a wrong name. */
+static gp_status read_parts(const gp_yaml *model, const gp_yaml *layers, bool checked, parts *out, gp_error *err) {
+    const gp_yaml *loss = gp_yaml_get(model, "loss");
+    gp_error next = {0};
+    gp_status status = GP_OK;
+    if (checked || gp_yaml_get(model, "input")) status = gp_model_input(model, &out->input, err);
+    if (gp_entries_read(layers, &out->entries, &next) != GP_OK) status = gp_error_join(err, status, &next);
+    next = (gp_error){0};
+    if (loss && read_loss(loss, out, &next) != GP_OK) status = gp_error_join(err, status, &next);
+    return status;
+}
+
 /* The target's shape and dtype are the loss's to say. */
-static gp_status add_loss(gp_graph *graph, const gp_choice *choice, const gp_layer_type *type, gp_error *err) {
+static gp_status add_loss(gp_graph *graph, parts *its, gp_error *err) {
     int last = graph->node_count - 1;
     gp_node *node = &graph->nodes[graph->node_count++];
-    node->place = choice->place;
+    node->place = its->loss_choice.place;
     node->unit = graph->layer_count - 1;
     node->output = -1;
     node->first_param = graph->param_count;
     GP_RETURN_IF_FAILED(gp_copy_text(&node->name, "loss", err));
-    GP_RETURN_IF_FAILED(gp_layer_create(type, choice, &node->layer, err));
+    node->layer = its->loss;
+    its->loss = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&node->inputs, 2, err));
     node->input_count = 2;
     node->inputs[0] = graph->nodes[last].output;
@@ -161,9 +206,8 @@ static gp_status enter_param_names(gp_graph *graph, gp_error *err) {
     return GP_OK;
 }
 
-static gp_status fill_graph(gp_graph *graph, const gp_yaml *model, const gp_entries *entries, gp_error *err) {
-    gp_choice loss_choice;
-    const gp_layer_type *loss_type = NULL;
+static gp_status fill_graph(gp_graph *graph, parts *its, gp_error *err) {
+    gp_entries *entries = &its->entries;
     size_t param_capacity = 0;
     graph->types = gp_types_of(GP_F32);
     graph->layer_count = entries->unit_count;
@@ -171,30 +215,37 @@ static gp_status fill_graph(gp_graph *graph, const gp_yaml *model, const gp_entr
     GP_RETURN_IF_FAILED(GP_NEW(&graph->nodes, entries->count + 1, err));
     GP_RETURN_IF_FAILED(GP_NEW(&graph->unit_end, graph->layer_count, err));
     GP_RETURN_IF_FAILED(GP_NEW(&graph->values, graph->value_count, err));
-    graph->values[GP_VALUE_INPUT] = (gp_value){.name = "input", .dtype = graph->types.storage, .producer = -1};
+    graph->values[GP_VALUE_INPUT] =
+        (gp_value){.name = "input", .shape = its->input, .dtype = graph->types.storage, .producer = -1};
     graph->values[GP_VALUE_TARGET] = (gp_value){.name = "target", .producer = -1};
-    GP_RETURN_IF_FAILED(gp_model_input(model, &graph->values[GP_VALUE_INPUT].shape, err));
+    GP_RETURN_IF_FAILED(find_sources(graph, entries, err));
     for (int i = 0; i < entries->count; i++) GP_RETURN_IF_FAILED(add_layer(graph, entries, i, &param_capacity, err));
-    GP_RETURN_IF_FAILED(read_loss_type(gp_yaml_get(model, "loss"), &loss_choice, &loss_type, err));
-    GP_RETURN_IF_FAILED(add_loss(graph, &loss_choice, loss_type, err));
+    GP_RETURN_IF_FAILED(add_loss(graph, its, err));
     GP_RETURN_IF_FAILED(list_uses(graph, err));
     GP_RETURN_IF_FAILED(check_used(graph, err));
     return enter_param_names(graph, err);
 }
 
 gp_status gp_graph_build_list(const gp_yaml *model, const gp_yaml *layers, gp_graph **out, gp_error *err) {
-    gp_entries entries = {0};
+    parts its = {.loss = NULL};
     gp_graph *graph = NULL;
-    gp_status status = gp_entries_read(layers, &entries, err);
+    gp_status status = read_parts(model, layers, true, &its, err);
     if (status == GP_OK) status = GP_NEW(&graph, 1, err);
-    if (status == GP_OK) status = fill_graph(graph, model, &entries, err);
-    gp_entries_fini(&entries);
+    if (status == GP_OK) status = fill_graph(graph, &its, err);
+    fini_parts(&its);
     if (status != GP_OK) {
         gp_graph_destroy(&graph);
         return status;
     }
     *out = graph;
     return GP_OK;
+}
+
+gp_status gp_graph_check_list(const gp_yaml *model, const gp_yaml *layers, gp_error *err) {
+    parts its = {.loss = NULL};
+    gp_status status = read_parts(model, layers, false, &its, err);
+    fini_parts(&its);
+    return status;
 }
 
 static void fini_node(gp_node *node) {

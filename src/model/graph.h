@@ -73,6 +73,8 @@ GP_MUST_USE gp_status gp_graph_build(const gp_yaml *model, gp_graph **out, gp_er
 /* The same of a list of layers in place of the model's own, of a model that has been checked. Its rules are not
  * looked at. */
 GP_MUST_USE gp_status gp_graph_build_list(const gp_yaml *model, const gp_yaml *layers, gp_graph **out, gp_error *err);
+/* Only the mistakes that show without shapes, of a model whose own keys have some. */
+GP_MUST_USE gp_status gp_graph_check_list(const gp_yaml *model, const gp_yaml *layers, gp_error *err);
 void gp_graph_destroy(gp_graph **graph);
 
 /* Before anything is lowered or planned. */

@@ -253,10 +253,11 @@ static gp_status apply_all(const gp_yaml *rules, const gp_graph *graph, const gp
     if (status == GP_OK) status = GP_NEW(&r.layers, layers_of(graph), err);
     if (status == GP_OK) status = GP_NEW(&r.params, graph->param_count + 1, err);
     if (status == GP_OK) find_items(list->layers, r.items, &count);
-    for (size_t i = 0; i < rules->count && status == GP_OK; i++) {
+    for (size_t i = 0; i < rules->count && (status == GP_OK || status == GP_CONFIG); i++) {
+        gp_error next = {0};
         r.key = rules->pairs[i].key;
         r.options = rules->pairs[i].value;
-        status = apply_rule(&r, err);
+        if (apply_rule(&r, &next) != GP_OK) status = gp_error_join(err, status, &next);
     }
     free(r.items);
     free(r.layers);
@@ -272,11 +273,20 @@ static gp_status own_list(gp_layer_list *list, gp_error *err) {
     return GP_OK;
 }
 
+/* Adds the mistakes of the layers to those of the model's keys, of which there are some. */
+static gp_status check_layers(const gp_yaml *model, gp_error *err) {
+    const gp_yaml *layers = gp_yaml_get(model, "layers");
+    gp_error next = {0};
+    if (!layers || gp_graph_check_list(model, layers, &next) == GP_OK) return err->status;
+    return gp_error_join(err, err->status, &next);
+}
+
 /* The layers of a model, with its rules resolved. The list borrows from the model's document. */
 static gp_status ruled_layers(const gp_yaml *model, gp_layer_list *out, gp_error *err) {
     gp_layer_list list = {0};
     gp_graph *graph = NULL;
-    GP_RETURN_IF_FAILED(gp_model_check(model, err));
+    gp_status checked = gp_model_check(model, err);
+    if (checked != GP_OK) return checked == GP_CONFIG && err ? check_layers(model, err) : checked;
     const gp_yaml *rules = gp_yaml_get(model, "rules");
     if (rules) GP_RETURN_IF_FAILED(gp_read_mapping(rules, "model.rules", err));
     GP_RETURN_IF_FAILED(gp_model_layers(model, &list, err));

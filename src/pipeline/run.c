@@ -245,7 +245,7 @@ gp_status gp_run_create_team(const gp_plan *plan, const gp_hooks *hooks, gp_wire
 
 /* Workers that are idle leave at the word; those that wait for one another leave because the run is cancelled. */
 static void stop_workers(gp_run *run) {
-    const gp_error stopped = {GP_CANCELLED, "the run was stopped"};
+    const gp_error stopped = {.status = GP_CANCELLED, .text = "the run was stopped"};
     const gp_command quit = {.kind = GP_COMMAND_QUIT};
     bool idle = !gp_cancelled(&run->cancel);
     for (int w = 0; w < run->plan->workers; w++)

@@ -173,7 +173,7 @@ static void end_if_stuck(gp_guard *guard, double now) {
     pthread_mutex_unlock(&guard->lock);
     if (!stuck) return;
     if (speaks && cause.text[0]) {
-        gp_ticker_clear_line();
+        gp_ticker_clear_line(true);
         fprintf(stderr, "gpipe-train: %s\n", cause.text);
     }
     fflush(stderr);

@@ -44,7 +44,7 @@ static bool wait_tick(gp_start_limit *its) {
 
 static void give_up(const gp_start_limit *its) {
     if (its->rank <= 1) {
-        gp_ticker_clear_line();
+        gp_ticker_clear_line(true);
         fprintf(stderr,
                 "gpipe-train: process %d: the processes have not met within %.0f s; one of them hangs, was stopped, or "
                 "was started to do something else\n",

@@ -50,6 +50,18 @@ void gp_micro_batches_warn(const gp_plan *plan, bool report, FILE *out) {
             samples == 1 ? "" : "es");
 }
 
+void gp_warmup_warn(const gp_session *session, bool report, FILE *out) {
+    const gp_optimizer_config *optimizer = &session->config->optimizer;
+    const gp_run_length run = gp_session_length(session);
+    int64_t length = gp_time_end(optimizer->warmup, run);
+    if (session->steps < 1 || length <= session->steps) return;
+    fprintf(out,
+            "%s optimizer.warmup: %" PRId64 " steps are more than the %" PRId64
+            " step%s of the run, so the learning rate ends at %g, not at %g\n",
+            report ? "warning     " : "warning:", length, session->steps, session->steps == 1 ? "" : "s",
+            gp_rate(optimizer, run, session->steps), optimizer->lr);
+}
+
 static double largest(gp_channel_values of) {
     double value = of.value[0];
     for (int i = 1; i < of.count; i++) value = fmax(value, of.value[i]);

@@ -71,7 +71,8 @@ static gp_status read_balance_list(gp_pipeline_config *pipeline, const gp_yaml *
     GP_RETURN_IF_FAILED(gp_read_integers(node, what, 1, INT32_MAX, GP_MAX_STAGES, pipeline->layers, &count, err));
     bool suits = pipeline->stages == 0 || (int)count == pipeline->stages;
     if (!suits && !pipeline->finds_balance)
-        return gp_refuse_count(pipeline, node, what, "which pipeline.balance=auto finds", err);
+        return gp_refuse_count(pipeline, node, what,
+                               "which pipeline.balance=auto finds; pipeline.devices lists the devices", err);
     pipeline->balance = suits ? GP_BALANCE_LAYERS : GP_BALANCE_AUTO;
     pipeline->layers_count = (int)count;
     return GP_OK;

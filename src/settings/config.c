@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "base/replace.h"
+#include "model/graph.h"
 #include "settings/tables_internal.h"
 
 static gp_status find_folder(const char *path, char **out, gp_error *err) {
@@ -23,6 +24,12 @@ static gp_status read_model(const gp_key *key, const gp_yaml *node, const gp_key
                             gp_error *err) {
     (void)key;
     ((gp_config *)base)->model = node;
+    if (node->kind == GP_YAML_SCALAR && node->text[0])
+        return gp_refuse(
+            node->place, at->what, err,
+            "needs a mapping, as in {resnet: {depth: 50, classes: 10}, input: {shape: [3, 224, 224]}, loss: "
+            "cross_entropy}, not %s",
+            gp_show(node->text).text);
     return gp_read_mapping(node, at->what, err);
 }
 
@@ -130,6 +137,21 @@ gp_status gp_config_read(const gp_config *like, gp_yaml_document **document, boo
     return status;
 }
 
+/* The rooms above read the model of a configuration that is without mistakes. If it is not, those of the model are
+ * found here, so that one run finds all. */
+static gp_status join_model(const gp_config *config, gp_error *err) {
+    gp_graph *graph = NULL;
+    gp_error first = {0};
+    if (!config->model || config->model->kind != GP_YAML_MAPPING || !err) return GP_CONFIG;
+    if (gp_graph_build(config->model, &graph, &first) != GP_CONFIG) {
+        gp_graph_destroy(&graph);
+        return GP_CONFIG;
+    }
+    gp_status status = gp_error_join(&first, first.status, err);
+    *err = first;
+    return status;
+}
+
 static gp_status load(const char *path, const char *const *overrides, int override_count, gp_config_use use, bool apart,
                       gp_config **out, gp_error *err) {
     gp_config *config = NULL;
@@ -137,6 +159,7 @@ static gp_status load(const char *path, const char *const *overrides, int overri
     config->pipeline.finds_balance = use == GP_TO_BALANCE;
     config->apart = apart;
     gp_status status = load_into(config, path, overrides, override_count, err);
+    if (status == GP_CONFIG) status = join_model(config, err);
     if (status != GP_OK) {
         gp_config_destroy(&config);
         return status;

@@ -105,20 +105,22 @@ static const gp_key_type lockstep_type = {"", read_lockstep, write_lockstep, NUL
 
 #define AT(field) offsetof(gp_pipeline_config, field)
 
-static const char *const balances[] = {"auto", "size", NULL}, *const later[] = {"eval", NULL};
+static const char *const balances[] = {"auto", "size", NULL}, *const later[] = {"eval", "place", "transfer",
+                                                                                "all_reduce", NULL};
 static const char *const transports[] = {"auto", "threads", "mpi", "nccl", NULL};
 static const gp_key pipeline_keys[] = {
     {"devices", &gp_devices_type, .table = &gp_device_table, .unsaid = "[cpu]", .flags = GP_KEY_FIRST},
-    {"replicas", &replicas_type, .unsaid = "1", .flags = GP_KEY_SHORT},
+    {"replicas", &replicas_type, .unsaid = "1", .flags = GP_KEY_SHORT | GP_KEY_DEPENDS},
     {"shard_optimizer", &gp_boolean_type, AT(shard_optimizer), .unsaid = "false"},
-    {"balance", &gp_balance_type, .names = balances, .unsaid = "auto", .place = AT(balance_place)},
+    {"balance", &gp_balance_type, .names = balances, .unsaid = "auto", .place = AT(balance_place),
+     .flags = GP_KEY_DEPENDS},
     {"together", &gp_together_type, .count = AT(together_count)},
     {"micro_batches", &gp_int_type, AT(micro_batches), .unsaid = "1", .integer = {1, GP_MAX_MICRO_BATCHES},
      .place = AT(micro_batches_place)},
     {"schedule", &schedule_type, .table = &schedule_table, .unsaid = "gpipe", .flags = GP_KEY_FIRST},
     {"checkpoint", &gp_table_type, .table = &gp_checkpoint_table, .unsaid = "except_last",
-     .place = AT(checkpoint_place)},
-    {"lockstep", &lockstep_type, .names = lockstep_names, .unsaid = "auto"},
+     .place = AT(checkpoint_place), .flags = GP_KEY_DEPENDS},
+    {"lockstep", &lockstep_type, .names = lockstep_names, .unsaid = "auto", .flags = GP_KEY_DEPENDS},
     {"transport", &gp_choice_type, AT(transport), .unsaid = "auto", .names = transports, .place = AT(transport_place),
      GP_IF_GIVEN(AT(transport_given))},
     {"timeout", &gp_number_type, AT(timeout), .unsaid = "60", .number = {1, GP_MAX_TIMEOUT, 0},

@@ -61,4 +61,5 @@ static const gp_key train_keys[] = {
      .given = AT(precision_given)},
     {0},
 };
-const gp_key_table gp_train_table = {.keys = train_keys, .check = check_length};
+static const char *const later[] = {"best", "stop", "save_as", NULL};
+const gp_key_table gp_train_table = {.keys = train_keys, .later_keys = later, .check = check_length};

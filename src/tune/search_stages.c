@@ -9,6 +9,7 @@
 #include "base/share.h"
 #include "base/text_stream.h"
 #include "plan/memory.h"
+#include "profile/profile_words.h"
 
 enum { MODES = GP_CHECKPOINT_ALWAYS + 1, MOST_TRIES = 4 };
 
@@ -81,7 +82,9 @@ static gp_status choose_kept_on(chooser *c, int number, gp_error *err) {
     int first = plan->stages->stage[s].first_node;
     int64_t room = room_of(c, number);
     if (c->out->modes[number] == GP_CHECKPOINT_NEVER || room < 0) return GP_OK;
-    GP_RETURN_IF_FAILED(gp_keeping_init(&keeping, plan, s, samples, session->keeps, session->profile, err));
+    const gp_profile *profile = session->profile;
+    if (profile && gp_profile_is_disturbed(profile) && !profile->named) profile = NULL; /* it chooses nothing */
+    GP_RETURN_IF_FAILED(gp_keeping_init(&keeping, plan, s, samples, session->keeps, profile, err));
     gp_status status = gp_keep_solve(keeping.layers, keeping.count, room, c->out->keeps + first, &found, err);
     if (status == GP_OK) c->kept[number] = found.bytes;
     for (int n = 0; n < keeping.count; n++)

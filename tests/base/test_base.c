@@ -118,6 +118,59 @@ static void test_error_texts(void **state) {
     assert_int_equal(gp_fail_at(NULL, GP_IO, (gp_place){0}, "nor this"), GP_IO);
 }
 
+static gp_status add_mistake(gp_error *err, gp_status before, gp_status status, const char *text) {
+    gp_error next = {0};
+    if (status != GP_OK) gp_fail(&next, status, "%s", text);
+    return gp_error_join(err, before, &next);
+}
+
+static void test_joined_mistakes(void **state) {
+    (void)state;
+    gp_error err = {0}, other = {0};
+    assert_int_equal(add_mistake(&err, GP_OK, GP_OK, ""), GP_OK);
+    assert_int_equal(add_mistake(&err, GP_OK, GP_CONFIG, "a"), GP_CONFIG);
+    assert_string_equal(err.text, "a");
+    assert_int_equal(add_mistake(&err, GP_CONFIG, GP_OK, ""), GP_CONFIG);
+    assert_int_equal(add_mistake(&err, GP_CONFIG, GP_CONFIG, "b\nc"), GP_CONFIG);
+    assert_int_equal(add_mistake(&err, GP_CONFIG, GP_CONFIG, "a"), GP_CONFIG); /* said before */
+    assert_string_equal(err.text, "a\nb?c");
+    /* Ten lines, and the number of the others. */
+    for (char c = 'd'; c < 'd' + 8; c++) add_mistake(&err, GP_CONFIG, GP_CONFIG, (const char[]){c, '\0'});
+    assert_string_equal(err.text, "a\nb?c\nd\ne\nf\ng\nh\ni\nj\nk");
+    add_mistake(&err, GP_CONFIG, GP_CONFIG, "l");
+    assert_string_equal(err.text, "a\nb?c\nd\ne\nf\ng\nh\ni\nj\nk\nand 1 more mistake");
+    gp_error_join(&other, GP_OK, &err);
+    add_mistake(&other, GP_CONFIG, GP_CONFIG, "m");
+    assert_string_equal(other.text, "a\nb?c\nd\ne\nf\ng\nh\ni\nj\nk\nand 2 more mistakes");
+    assert_int_equal(gp_error_context(&other, "x: "), GP_CONFIG);
+    /* Joining joined ones counts what both do not say. */
+    gp_error third = {0};
+    add_mistake(&third, GP_OK, GP_CONFIG, "z");
+    gp_error_join(&third, GP_CONFIG, &err);
+    assert_string_equal(third.text, "z\na\nb?c\nd\ne\nf\ng\nh\ni\nj\nand 2 more mistakes");
+    /* Another failure stands alone, whichever comes first. */
+    assert_int_equal(add_mistake(&err, GP_CONFIG, GP_MEMORY, "out of memory"), GP_MEMORY);
+    assert_string_equal(err.text, "out of memory");
+    assert_int_equal(add_mistake(&err, GP_MEMORY, GP_CONFIG, "n"), GP_MEMORY);
+    assert_string_equal(err.text, "out of memory");
+    assert_int_equal(add_mistake(NULL, GP_OK, GP_CONFIG, "nobody reads this"), GP_CONFIG);
+}
+
+static void test_joined_long_mistakes(void **state) {
+    (void)state;
+    gp_error err = {0};
+    gp_status status = GP_OK;
+    char text[GP_ERROR_TEXT * 2];
+    for (int length = 2 * GP_ERROR_TEXT - 1; length > 0; length -= 301) {
+        memset(text, 'a' + length % 26, (size_t)length);
+        text[length] = '\0';
+        status = add_mistake(&err, status, GP_CONFIG, text);
+        assert_true(strlen(err.text) < GP_ERROR_TEXT);
+    }
+    assert_non_null(strstr(err.text, "…\nand "));
+    assert_string_equal(err.text + strlen(err.text) - 9, " mistakes");
+}
+
 static void test_places(void **state) {
     (void)state;
     gp_error err = {0};
@@ -381,6 +434,8 @@ int main(void) {
         cmocka_unit_test(test_hash),
         cmocka_unit_test(test_status_exits),
         cmocka_unit_test(test_error_texts),
+        cmocka_unit_test(test_joined_mistakes),
+        cmocka_unit_test(test_joined_long_mistakes),
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_control_characters),
         cmocka_unit_test(test_printable),

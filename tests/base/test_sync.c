@@ -197,7 +197,7 @@ static void *meet_once(void *argument) {
 static void cancel_waiters(uint32_t spin, void *(*work)(void *), bool before) {
     shared all;
     member members[THREADS];
-    const gp_error cause = {GP_INJECTED, "the cause"};
+    const gp_error cause = {.status = GP_INJECTED, .text = "the cause"};
     init_shared(&all, THREADS + 1);
     all.spin = spin;
     if (before) assert_true(gp_cancel_raise(&all.cancel, &cause));
@@ -226,7 +226,7 @@ static void test_reached_after_cancel(void **state) {
     (void)state;
     shared all;
     gp_error err = {0};
-    const gp_error cause = {GP_INJECTED, "the cause"};
+    const gp_error cause = {.status = GP_INJECTED, .text = "the cause"};
     init_shared(&all, 1);
     gp_signal_raise(&all.ping, 1);
     assert_true(gp_cancel_raise(&all.cancel, &cause));

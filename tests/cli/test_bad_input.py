@@ -88,7 +88,8 @@ class BadInput(unittest.TestCase):
             arguments = [word for line in lines for word in ("--set", line)]
             sentence = read(path[: -len("yaml")] + "txt")
             with self.subTest(name):
-                self.assertEqual(self.run_program([*arguments, name], CORPUS), (2, "gpipe-train: " + sentence))
+                lines = "".join("gpipe-train: %s\n" % line for line in sentence.splitlines())
+                self.assertEqual(self.run_program([*arguments, name], CORPUS), (2, lines))
 
     def test_good_files_are_accepted(self):
         self.write_files({})

@@ -114,6 +114,13 @@ class Balance(unittest.TestCase):
             ("--frobnicate", "c.yaml"): "unknown option --frobnicate" + see,
             ("-x", "c.yaml"): "unknown option -x" + see,
             ("c.yaml", "-qx"): "unknown option -x" + see,
+            ("--set", "data.batch", "8", "c.yaml"): "option --set takes one word, key.path=value: write --set data.batch=8\n",
+            ("--batch-size", "8", "c.yaml"): "unknown option --batch-size: write --set data.batch=8\n",
+            ("--output", "x", "c.yaml"): "unknown option --output: -o FILE takes the profile; --write changes the "
+                                         "configuration\n",
+            ("--plan", "c.yaml"): "unknown option --plan: it is an option of gpipe-train\n",
+            ("--config", "c.yaml"): "unknown option --config: the configuration is a word without an option: "
+                                    "gpipe-balance net.yaml\n",
             ("--json=all", "c.yaml"): "option --json takes no value\n",
             ("c.yaml", "--seconds"): "option --seconds needs a value\n",
             **{("--seconds=" + bad, "c.yaml"): f'{seconds}"{bad}"\n' for bad in ("0", "-1", "x", "1s", "nan", "1e9")},
@@ -211,7 +218,7 @@ class Balance(unittest.TestCase):
         other = CONFIG.replace("  devices:", "  balance: [1, 3, 4]  # of three\n  devices:")
         self.write("c.yaml", other)
         refused = ("gpipe-train: c.yaml:18:12: pipeline.balance: has 3 entries, but there are 2 devices; each needs one, "
-                   "which pipeline.balance=auto finds\n")
+                   "which pipeline.balance=auto finds; pipeline.devices lists the devices\n")
         self.expect(["--plan", "c.yaml"], 2, refused, program=TRAIN)
         out = self.expect(["--profile", "p.json", "c.yaml"])
         self.assertIn("\n             the configured [1, 3, 4] is not a cut of 8 layers into 2 stages\n", out)

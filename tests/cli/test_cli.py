@@ -265,6 +265,36 @@ class Usage(Group):
             ("c.yaml", "--frobnicate=3"): "unknown option --frobnicate" + see,
             ("-x", "c.yaml"): "unknown option -x" + see,
             ("c.yaml", "-qx"): "unknown option -x" + see,
+            ("--set", "train.epochs", "3", "c.yaml"): "option --set takes one word, key.path=value: write --set train.epochs=3\n",
+            ("c.yaml", "--set", "train.epochs"): "--set train.epochs: needs the form key.path=value\n",
+            ("c.yaml", "train.epochs=3"): "train.epochs=3 needs --set before it: --set train.epochs=3\n",
+            ("--lr", "0.1", "c.yaml"): "unknown option --lr: write --set optimizer.sgd.lr=0.1, with adam or adamw in place "
+                                       "of sgd if the configuration has it\n",
+            ("-lr", "0.1", "c.yaml"): "unknown option -lr: write --set optimizer.sgd.lr=0.1, with adam or adamw in place "
+                                      "of sgd if the configuration has it\n",
+            ("--momentum=0.9", "c.yaml"): "unknown option --momentum: write --set optimizer.sgd.momentum=0.9\n",
+            ("--epochs=3", "c.yaml"): "unknown option --epochs: write --set train.epochs=3\n",
+            ("--max_epochs", "3", "c.yaml"): "unknown option --max_epochs: write --set train.epochs=3\n",
+            ("--epochs", "c.yaml"): "unknown option --epochs: write --set train.epochs=…\n",
+            ("--batch-size", "--plan", "c.yaml"): "unknown option --batch-size: write --set data.batch=…\n",
+            ("--seed", "-1", "c.yaml"): "unknown option --seed: write --set train.seed=-1\n",
+            ("--gpus", "2", "c.yaml"): "unknown option --gpus: write --set 'pipeline.devices=[cuda:0, cuda:1]', with the "
+                                       "devices, one for each stage\n",
+            ("--output", "x", "c.yaml"): "unknown option --output: the run folder is -o DIR\n",
+            ("--output_dir=x", "c.yaml"): "unknown option --output_dir: the run folder is -o DIR\n",
+            ("--config", "c.yaml"): "unknown option --config: the configuration is a word without an option: "
+                                    "gpipe-train net.yaml\n",
+            ("-c", "c.yaml"): "unknown option -c: the configuration is a word without an option: gpipe-train net.yaml\n",
+            ("--checkpoint", "x", "c.yaml"): "unknown option --checkpoint: --resume goes on from the newest snapshot of the "
+                                             "run folder, which -o names\n",
+            ("--resume=x", "c.yaml"): "option --resume takes no value; the run folder is -o DIR\n",
+            ("--resume", "x", "c.yaml"): "option --resume takes no value; the run folder is -o DIR\n",
+            ("--fp16", "c.yaml"): "unknown option --fp16; mixed precision is not available yet; train.precision is f32 or "
+                                  "tf32\n",
+            ("--nproc_per_node=2", "c.yaml"): "unknown option --nproc_per_node; name the devices in pipeline.devices; "
+                                              "mpirun -np 4 gpipe-train starts several processes\n",
+            ("--" + 300 * "x", "c.yaml"): "unknown option --" + 61 * "x" + see,
+            ("--lr\n\x1b[31m=1", "c.yaml"): "unknown option --lr??[31m" + see,
             ("c.yaml", "-o"): "option -o needs a value\n",
             ("c.yaml", "-qo"): "option -o needs a value\n",
             ("-o", "", "c.yaml"): "option -o needs the name of a folder\n",
@@ -1107,21 +1137,6 @@ train: {epochs: 1000}
         self.assertEqual(process.returncode, 130)
         self.assertIn(note, out)
 
-    def test_an_error_begins_a_line_of_the_terminal(self):
-        """Whatever another thread or process left on the line: it is cleared first."""
-        try:
-            terminal, theirs = pty.openpty()
-        except OSError as error:
-            self.skipTest(f"no pseudo-terminal can be opened here: {error}")
-        self.addCleanup(os.close, terminal)
-        process = subprocess.Popen([PROGRAM, "none.yaml"], cwd=self.folder, stdin=theirs, stdout=theirs, stderr=theirs)
-        self.assertEqual(process.wait(timeout=PATIENCE), 2)
-        os.close(theirs)
-        seen = ""
-        while "\n" not in seen:
-            seen += os.read(terminal, 4096).decode()
-        self.assertTrue(seen.startswith("\r\x1b[Kgpipe-train: none.yaml"), seen)
-
     def test_ctrl_c_on_a_terminal(self):
         """The line that is rewritten, and the key itself."""
         try:
@@ -1405,6 +1420,18 @@ class Plan(Group):
                                          cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE)
                 self.assertEqual((process.returncode, process.stderr), (0, ""))
                 self.assertEqual(process.stdout.count(before + words), number == 32, process.stdout)
+
+    def test_a_warmup_that_does_not_end(self):
+        """The run has 3 steps; with a warm-up of 3 the last one has the whole rate."""
+        words = "optimizer.warmup: 12 steps are more than the 3 steps of the run, so the learning rate ends at 0.005, not at 0.02\n"
+        for options, before in ((["--plan"], "\nwarning      "), (["-v"], "\nwarning      "), ([], "\nwarning: ")):
+            for warmup in (12, 3):
+                process = subprocess.run([PROGRAM, *options, "--force", "-o", self.path("warm"), "--set", "optimizer.sgd.lr=0.02",
+                                          "--set", f"optimizer.warmup={warmup}", "--set", "train.steps=3", "c.yaml"],
+                                         cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE)
+                self.assertEqual((process.returncode, process.stderr), (0, ""))
+                self.assertEqual(process.stdout.count(before + words), warmup == 12, process.stdout)
+                self.assertEqual(process.stdout.count("optimizer.warmup"), warmup == 12, process.stdout)
 
     def test_it_leaves_no_folder(self):
         process = self.expect(["--plan", "c.yaml"], 0)

@@ -36,7 +36,7 @@ model:
 data: {{train: {{synthetic: {{samples: 96}}}}, batch: 24}}
 pipeline: {{devices: [{{cpu: 2}}], micro_batches: 2}}
 optimizer: {{{OPTIMIZERS[name]}, clip_norm: 1}}
-train: {{steps: 12}}
+train: {{steps: 12, save_every: never}}
 """, encoding="utf-8")
         subprocess.run([program, "-q", "-o", f"{folder}/run", str(config)], check=True, env=environment)
         return {path.name: path.read_bytes() for path in pathlib.Path(folder, "run").rglob("*.safetensors")}

@@ -127,7 +127,7 @@ class Launched(Runs):
         """Its status, and what the program said."""
         out, _ = process.communicate(timeout=PATIENCE)
         said = [line[len("gpipe-train: "):].replace(self.folder + "/", "")
-                for line in out.splitlines() if line.startswith("gpipe-train: ")]
+                for line in out.replace("\x1b[K", "").splitlines() if line.startswith("gpipe-train: ")]
         return process.returncode, said, out
 
     def together(self, processes, *arguments, folder=None, environment=None):

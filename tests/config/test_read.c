@@ -59,6 +59,13 @@ static void reads_integers(void **state) {
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(gp_read_integer(value(bad[i]), "n", INT64_MIN, INT64_MAX, &out, &err), GP_CONFIG);
     }
+    assert_message(gp_read_integer(value("~"), "n", 1, 9, &out, &err),
+                   "n: \"~\" is not an integer; write a value, or leave the key out");
+    assert_message(gp_read_integer(value("1e3"), "n", 1, 9, &out, &err), "n: \"1e3\" is not an integer; write 1000");
+    assert_message(gp_read_integer(value("1_000"), "n", 1, 9, &out, &err),
+                   "n: \"1_000\" is not an integer; write 1000");
+    assert_message(gp_read_integer(value("0.5"), "n", 1, 9, &out, &err), "n: \"0.5\" is not an integer");
+    assert_message(gp_read_integer(value("1e99"), "n", 1, 9, &out, &err), "n: \"1e99\" is not an integer");
     assert_message(gp_read_integer(value("many"), "n", 1, 9, &out, &err), "n: \"many\" is not an integer");
     assert_message(gp_read_integer(value("0"), "n", 1, 9, &out, &err), "n: 0 is too small; it must be at least 1");
     assert_message(gp_read_integer(value("10"), "n", 1, 9, &out, &err), "n: 10 is too large; it may be at most 9");
@@ -112,7 +119,11 @@ static void reads_booleans(void **state) {
     assert_false(out);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(gp_read_boolean(value(bad[i]), "b", &out, &err), GP_CONFIG);
-    assert_message(gp_read_boolean(value("no"), "b", &out, &err), "b: \"no\" is not true or false");
+    assert_message(gp_read_boolean(value("True"), "b", &out, &err), "b: \"True\" is not true or false; write true");
+    assert_message(gp_read_boolean(value("None"), "b", &out, &err),
+                   "b: \"None\" is not true or false; write a value, or leave the key out");
+    assert_message(gp_read_boolean(value("perhaps"), "b", &out, &err), "b: \"perhaps\" is not true or false");
+    assert_message(gp_read_boolean(value("no"), "b", &out, &err), "b: \"no\" is not true or false; write false");
 }
 
 static void reads_texts(void **state) {
@@ -151,7 +162,7 @@ static void reads_sizes(void **state) {
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(gp_read_bytes(value(bad[i]), "m", &out, &err), GP_CONFIG);
     assert_message(gp_read_bytes(value("4GB"), "m", &out, &err),
-                   "m: \"4GB\" is not a size: bytes, or a number with KiB, MiB, GiB or TiB");
+                   "m: \"4GB\" is not a size: bytes, or a number with KiB, MiB, GiB or TiB; write 4GiB");
     assert_message(gp_read_bytes(value("4611686018427387905"), "m", &out, &err),
                    "m: 4611686018427387905 is too large for a size");
     assert_message(gp_read_bytes(value("99999999999999999999"), "m", &out, &err),
@@ -261,6 +272,12 @@ static void checks_keys(void **state) {
         assert_int_equal(gp_check_keys(value(cases[i][0]), "conv", known, later, &err), GP_CONFIG);
         assert_string_equal(err.text, cases[i][1]);
     }
+    assert_int_equal(
+        gp_check_keys(value("{out: 1, kernel_size: 3, freeze: true, zebra: 1}"), "conv", known, later, &err),
+        GP_CONFIG);
+    assert_string_equal(err.text, "t.yaml:1:14: conv: unknown key \"kernel_size\"; did you mean kernel?\n"
+                                  "t.yaml:1:30: conv: \"freeze\" is not available yet\n"
+                                  "t.yaml:1:44: conv: unknown key \"zebra\"; known are out, kernel, stride, pad, bias");
     assert_int_equal(gp_check_keys(value("{a: 1}"), "relu", none, NULL, &err), GP_CONFIG);
     assert_string_equal(err.text, "t.yaml:1:6: relu: unknown key \"a\"; it has no options");
     assert_message(gp_read_mapping(value("3"), "model", &err), "model: needs a mapping (key: value), not \"3\"");

@@ -21,8 +21,13 @@ const char *fuzz_file(int file, const void *bytes, size_t size) {
 void fuzz_check(gp_status status, gp_error *err) {
     if (status != GP_OK) {
         FUZZ_PROMISE(err->status == status);
-        FUZZ_PROMISE(err->text[0] != '\0');
-        for (const char *at = err->text; *at; at++) FUZZ_PROMISE((unsigned char)*at >= ' ' && *at != 0x7F);
+        FUZZ_PROMISE(err->text[0] != '\0' && strlen(err->text) < sizeof err->text);
+        int lines = 1; /* several only if they are mistakes of one configuration; no text of the input begins one */
+        for (const char *at = err->text; *at; at++) {
+            FUZZ_PROMISE(((unsigned char)*at >= ' ' && *at != 0x7F) || (*at == '\n' && status == GP_CONFIG));
+            lines += *at == '\n';
+        }
+        FUZZ_PROMISE(lines == (err->lines > 0 ? err->lines : 1) + (err->unsaid > 0) && lines <= 11);
         FUZZ_PROMISE(status != GP_INTERNAL);
     }
     *err = (gp_error){0};

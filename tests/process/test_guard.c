@@ -111,14 +111,14 @@ static void test_all_learn_the_first_cause(void **state) {
     end_start(&all, 0);
     assert_int_equal(gp_cancel_init(&cancel, &err), GP_OK);
     gp_guard_watch(of(&all, 1), &cancel);
-    gp_error cause = {GP_NUMERIC, "process 2: the loss is not finite"};
+    gp_error cause = {.status = GP_NUMERIC, .text = "process 2: the loss is not finite"};
     gp_guard_fail(of(&all, 2), &cause);
     for (int p = 0; p < 4; p++) expect_cause(of(&all, p), GP_NUMERIC, "process 2: the loss is not finite");
     assert_true(gp_cancelled(&cancel));
     assert_int_equal(gp_cancel_cause(&cancel, &err), GP_NUMERIC);
     gp_guard_watch(of(&all, 1), NULL);
     gp_cancel_fini(&cancel);
-    gp_error later = {GP_DEVICE, "process 3: something that followed from it"};
+    gp_error later = {.status = GP_DEVICE, .text = "process 3: something that followed from it"};
     gp_guard_fail(of(&all, 3), &later);
     assert_int_equal(later.status, GP_NUMERIC);
     assert_string_equal(later.text, "process 2: the loss is not finite");
@@ -133,7 +133,7 @@ static void test_all_learn_the_first_cause(void **state) {
 static void test_a_later_watch_is_cancelled(void **state) {
     static group all;
     gp_cancel cancel;
-    gp_error err = {0}, cause = {GP_DATA, "process 0: a file"};
+    gp_error err = {0}, cause = {.status = GP_DATA, .text = "process 0: a file"};
     (void)state;
     begin(&all, 2, 1);
     end_start(&all, 0);
@@ -492,8 +492,8 @@ static void test_silent_strangers_hold_up_nobody(void **state) {
     files.rlim_cur = files.rlim_max;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
     listen_for(&all, 3);
-    for (int i = 0; i < STRANGERS; i++) stranger[i] = fake_knock(&all.door);
     begin_start(&all, 0);
+    for (int i = 0; i < STRANGERS; i++) stranger[i] = fake_knock(&all.door);
     for (int p = 1; p < 3; p++) begin_start(&all, p);
     for (int p = 0; p < 3; p++) end_start(&all, p);
     for (int i = 0; i < STRANGERS; i++) expect_refused(stranger[i]);
@@ -527,10 +527,10 @@ static void test_what_process_0_says_if_nobody_comes(void **state) {
     listen_for(&all, 4);
     int stranger = fake_knock(&all.door);
     fake_send(stranger, "GET / HTTP/1.1\r\n\r\n", 18);
-    assert_int_equal(gp_guard_start(&all.door, &all.listener, 0, 4, 0.3, &guard, &err), GP_IO);
+    assert_int_equal(gp_guard_start(&all.door, &all.listener, 0, 4, 3, &guard, &err), GP_IO);
     expect_refused(stranger);
     snprintf(expected, sizeof expected,
-             "the connection between the processes: 3 of 3 processes did not connect to process 0 within 0 s; a "
+             "the connection between the processes: 3 of 3 processes did not connect to process 0 within 3 s; a "
              "firewall may refuse port %d; 1 connections of other programs were closed",
              all.door.port);
     assert_string_equal(err.text, expected);

@@ -132,10 +132,12 @@ static void wrong_names_are_refused_at_their_place(void **state) {
         {"devices: [cpu, cpu, cpu]\n  balance: [c, c.0]",
          "c.yaml:19:16: pipeline.balance: \"c.0\" does not come after \"c.0\"; give the names in the order of "
          "the model"},
-        {"devices: [cpu, cpu]\n  balance: [c, d, out]",
-         "c.yaml:19:16: pipeline.balance: names 3 layers, but there is 1 stage after the first"},
-        {"devices: [cpu]\n  balance: [c]",
-         "c.yaml:19:13: pipeline.balance: names 1 layers, but there are 0 stages after the first"},
+        {"devices: [cpu, cpu]\n  balance: [c, d, out]", "c.yaml:19:16: pipeline.balance: names the layers that begin 3 "
+                                                        "later stages, which takes 4 stages, but there are "
+                                                        "2; list a device for each stage in pipeline.devices"},
+        {"devices: [cpu]\n  balance: [c]", "c.yaml:19:13: pipeline.balance: names the layers that begin 1 later stage, "
+                                           "which takes 2 stages, but there is 1; "
+                                           "list a device for each stage in pipeline.devices"},
         {"devices: [cpu, cpu]\n  checkpoint: {keep: [c, bb]}",
          "c.yaml:19:26: pipeline.checkpoint.keep: the model has no layer \"bb\"; did you mean b.0?"},
         {"devices: [cpu, cpu]\n  together: [[c, bb]]",

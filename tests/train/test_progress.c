@@ -96,6 +96,19 @@ static void on_a_terminal_a_line_is_rewritten(void **state) {
            "gpipe-train: warning: a\n");
 }
 
+/* What another thread has to say before the process ends: it clears an open line once, and nothing else. */
+static void an_error_begins_a_line(void **state) {
+    (void)state;
+    gp_progress progress = far(GP_NORMAL, true);
+    begin();
+    gp_ticker_clear_line(false);
+    gp_progress_step(&progress, &thousandth);
+    gp_ticker_clear_line(false);
+    gp_ticker_clear_line(false);
+    gp_ticker_clear_line(true); /* this output is no terminal, on which another process may have left a line */
+    expect("\rstep 1000/1100  epoch 3  loss 0.1250  accuracy 0.5000  1 samples/s  1m40s left\033[K\r\033[K", "");
+}
+
 /* Of the steps that this process made; from an hour on, in minutes. */
 static void the_time_left_is_that_of_the_steps_so_far(void **state) {
     (void)state;
@@ -289,6 +302,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(in_a_pipe_there_are_lines),
         cmocka_unit_test(on_a_terminal_a_line_is_rewritten),
+        cmocka_unit_test(an_error_begins_a_line),
         cmocka_unit_test(the_time_left_is_that_of_the_steps_so_far),
         cmocka_unit_test(the_quiet_get_warnings_alone),
         cmocka_unit_test(losses_are_short),

@@ -198,7 +198,7 @@ static void wrong_files_are_sentences(void **state) {
         {"{schedule: 1f1b, stages: 0, micro_batches: 2" TIMES "}",
          "a.yaml:1:26: stages: 0 is too small; it must be at least 1"},
         {"{schedule: 1f1b, stages: 2, micro_batches: 1e3" TIMES "}",
-         "a.yaml:1:44: micro_batches: \"1e3\" is not an integer"},
+         "a.yaml:1:44: micro_batches: \"1e3\" is not an integer; write 1000"},
         {"{schedule: 1f1b, stages: 4096, micro_batches: 4096" TIMES "}",
          "a.yaml:1:26: stages: 4096 stages times 4096 micro-batches are more than 8388608"},
         {"{schedule: interleaved, chunks: 4096, stages: 2, micro_batches: 4" TIMES "}",
