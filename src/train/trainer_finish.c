@@ -8,16 +8,22 @@
 
 enum { HOW_FAR = 96 };
 
+/* −1: there is none. */
+static int64_t newest_snapshot(const gp_trainer *t) {
+    int64_t *steps = NULL, step = -1;
+    int count = 0;
+    if (gp_snapshot_list(t->folder.path.text, &steps, &count, NULL) == GP_OK && count > 0) step = steps[0];
+    free(steps);
+    return step;
+}
+
 /* The failure goes on with what is not lost. */
 static void name_snapshot(const gp_trainer *t, gp_error *err) {
-    int64_t *steps = NULL;
-    int count = 0;
-    if (!err || gp_snapshot_list(t->folder.path.text, &steps, &count, NULL) != GP_OK) return;
+    int64_t step = err ? newest_snapshot(t) : -1;
+    if (step < 0) return;
     const gp_error cause = *err;
-    if (count > 0)
-        gp_fail(err, cause.status, "%s; the snapshot of step %" PRId64 " stands, and --resume goes on from it",
-                cause.text, steps[0]);
-    free(steps);
+    gp_fail(err, cause.status, "%s; the snapshot of step %" PRId64 " stands, and --resume goes on from it", cause.text,
+            step);
 }
 
 static gp_status save_model(gp_trainer *t, gp_error *err) {
@@ -96,7 +102,8 @@ static void say_end(gp_trainer *t, gp_status status, bool saved, bool snapshot, 
         gp_progress_line(&t->progress, "%s; model saved in %s", how_far(t, status, far), t->folder.path.text);
     else
         gp_progress_line(&t->progress, "%s; no model saved%s", how_far(t, status, far),
-                         status == GP_LOST && t->saved > 0 ? ": --resume goes on from the last snapshot" : "");
+                         status == GP_LOST && newest_snapshot(t) > 0 ? ": --resume goes on from the last snapshot"
+                                                                     : "");
 }
 
 static void say_best(gp_trainer *t) {

@@ -705,7 +705,7 @@ class Faults(Launched):
     more = {"OMPI_MCA_odls_base_sigkill_timeout": "2"}
     SENTENCE = {
         signal.SIGKILL: r"process %d \(host \S+, pid %d\) has ended without a word",
-        signal.SIGSTOP: r"process %d \(host \S+, pid %d\) has given no sign of life for 5 s",
+        signal.SIGSTOP: r"process %d \(host \S+, pid %d\) has given no sign of life for [25] s",
     }
 
     def begin(self):
