@@ -434,7 +434,7 @@ static bool has_sum(const char start[START]) {
     bool digits = true;
     for (int i = 0; i < NAME; i++) wrong += start[AT + i] != GP_SAFETENSORS_SUMMED[AT + i];
     for (int i = START - GP_CHECKSUM_DIGITS; i < START; i++)
-        digits = digits && memchr("0123456789abcdef", start[i], 16);
+        digits = digits && start[i] && strchr("0123456789abcdef", start[i]);
     return memcmp(start, GP_SAFETENSORS_SUMMED, AT) == 0 &&
            memcmp(start + AT + NAME, &GP_SAFETENSORS_SUMMED[AT + NAME], 3) == 0 &&
            (wrong == 0 || (wrong <= FEW && digits));

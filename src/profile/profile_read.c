@@ -307,7 +307,15 @@ static gp_status read_root(const object *root, gp_profile *profile, gp_error *er
     return read_links(root, profile, err);
 }
 
-/* The readers of the configuration fail with GP_CONFIG. */
+/* The readers of the configuration fail with GP_CONFIG, and may list several mistakes. A file of data has one sentence.
+ */
+static gp_status as_data(gp_status status, gp_error *err) {
+    if (status != GP_CONFIG) return status;
+    err->text[strcspn(err->text, "\n")] = '\0';
+    err->lines = err->unsaid = 0;
+    return err->status = GP_DATA;
+}
+
 gp_status gp_profile_parse(const char *text, size_t bytes, const char *path, gp_profile **out, gp_error *err) {
     gp_yaml_document *document = NULL;
     gp_profile *profile = NULL;
@@ -320,7 +328,7 @@ gp_status gp_profile_parse(const char *text, size_t bytes, const char *path, gp_
         *out = profile;
     else
         gp_profile_destroy(&profile);
-    return status == GP_CONFIG ? err->status = GP_DATA : status;
+    return as_data(status, err);
 }
 
 gp_status gp_profile_read(const char *path, gp_profile **out, gp_error *err) {
@@ -329,5 +337,5 @@ gp_status gp_profile_read(const char *path, gp_profile **out, gp_error *err) {
     gp_status status = gp_text_file_read(path, MOST_BYTES, "a profile", &text, &bytes, err);
     if (status == GP_OK) status = gp_profile_parse(text, bytes, path, out, err);
     free(text);
-    return status == GP_CONFIG ? err->status = GP_DATA : status;
+    return as_data(status, err);
 }
