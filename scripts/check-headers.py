@@ -49,12 +49,19 @@ def check_alone(path, src, compiler, flags):
     return f"{path}:1: does not compile alone:\n{result.stdout}" if result.returncode else None
 
 
+def has_toolkit(compiler):
+    """Whether the compiler finds the headers of CUDA's libraries."""
+    return subprocess.run([compiler, "-fsyntax-only", "-x", "c", "-"], text=True, input="#include <cublasLt.h>\n",
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
 def check_tree(src, compiler):
-    """(number of headers, messages)."""
+    """(number of headers, messages). Without the CUDA toolkit its part of the device is not compiled."""
     headers = sorted(src.rglob("*.h"))
     flags = include_flags(src)
     found = [check_comment(path) for path in headers]
-    found += [check_alone(path, src, compiler, flags) for path in headers]
+    toolkit = None if has_toolkit(compiler) else src / "device/cuda/toolkit"
+    found += [check_alone(path, src, compiler, flags) for path in headers if toolkit is None or toolkit not in path.parents]
     return len(headers), [message for message in found if message]
 
 

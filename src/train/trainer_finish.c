@@ -102,8 +102,8 @@ static void say_end(gp_trainer *t, gp_status status, bool saved, bool snapshot, 
         gp_progress_line(&t->progress, "%s; model saved in %s", how_far(t, status, far), t->folder.path.text);
     else
         gp_progress_line(&t->progress, "%s; no model saved%s", how_far(t, status, far),
-                         status == GP_LOST && newest_snapshot(t) > 0 ? ": --resume goes on from the last snapshot"
-                                                                     : "");
+                         status != GP_NUMERIC && newest_snapshot(t) > 0 ? ": --resume goes on from the last snapshot"
+                                                                        : "");
 }
 
 static void say_best(gp_trainer *t) {

@@ -620,6 +620,7 @@ class Balance(unittest.TestCase):
         with open(path) as file:
             text = file.read()
         slow = {**json.loads(text), "taken": "2001-02-03T04:05:06Z", "load": 0}
+        slow["devices"][0].update(slowdown=1, spread=0)  # a disturbed one is not used for long
         for layer in slow["devices"][0]["layers"]:
             layer.update(forward=1e6, backward_input=1e6, backward_weight=1e6)
         with open(path, "w") as file:
