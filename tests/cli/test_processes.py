@@ -924,7 +924,8 @@ class Ends(Launched):
         self.assertRegex(said[0], r"\Awarning: process 1 \(host \S+, pid %d\) has given no sign of life for 2 s, when all was saved; the run "
                          r"is complete, and does not wait for it\Z" % pid)
         self.expect_equal(self.by_itself(sets(["pipeline.timeout=60"])), self.run_folder)
-        self.assertEqual(results(self.run_folder)[-1]["event"], "end")
+        end = json.loads(read(os.path.join(self.run_folder, "metrics.jsonl")).splitlines()[-1])
+        self.assertEqual((end["event"], end["status"]), ("end", "done"))
 
 
 class Deliveries(Launched):
