@@ -162,6 +162,7 @@ int main(int argc, char **argv) {
     uint64_t task = gp_processes_task(argc, argv);
     gp_status status = gp_balance_options_parse(argc, argv, &options, &err);
     if (status != GP_OK && count > 1) status = gp_process_refuse_together(task, status, &says, &err);
+    if (options.json) gp_process_keep_output();
     if (status == GP_OK && !says && (options.help || options.version)) return 0;
     if (status == GP_OK && options.help)
         fputs(gp_balance_options_help(), stdout);

@@ -325,8 +325,6 @@ static gp_status run_together(const gp_options *options, uint64_t task, int laun
                               gp_error *err) {
     gp_processes *its = NULL;
     *says = rank == 0;
-    /* As many queues of a GPU as it can have go on without one another (plan/lines.h). Before other threads begin. */
-    (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     prepare_signals(); /* a process that ended by itself now would count as lost */
     if (gp_processes_open(task, &its, err) != GP_OK) {
         *says = gp_process_says_alone(rank);
@@ -363,6 +361,7 @@ int main(int argc, char **argv) {
     uint64_t task = gp_processes_task(argc, argv);
     gp_status status = gp_options_parse(argc, argv, &options, &err);
     if (status != GP_OK && launched > 1) status = gp_process_refuse_together(task, status, &says, &err);
+    if (options.json || options.expand) gp_process_keep_output();
     if (status == GP_OK && !says && (options.help || options.version)) return 0;
     if (status == GP_OK && options.help)
         fputs(gp_options_help(), stdout);

@@ -31,6 +31,19 @@ static void set_wait_policy(char **argv) {
     execv(path, argv);
 }
 
+/* What libraries of GPUs read when they start. As many queues of a GPU as it can have go on without one another
+ * (plan/lines.h). The configuration says how a run computes, not variables that change the arithmetic of f32. */
+static void set_gpu_libraries(void) {
+    (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    (void)unsetenv("NVIDIA_TF32_OVERRIDE");
+    (void)unsetenv("CUBLAS_EMULATE_SINGLE_PRECISION");
+}
+
+void gp_process_keep_output(void) {
+    (void)unsetenv("ONEDNN_VERBOSE");
+    (void)unsetenv("DNNL_VERBOSE");
+}
+
 /* No signal is lost while the program starts itself again: the mask and what is pending outlive execv, handlers do not.
  */
 static void block_signals(void) {
@@ -81,6 +94,7 @@ void gp_process_begin(char **argv) {
     block_signals();
     hold_standard_streams();
     set_wait_policy(argv);
+    set_gpu_libraries();
     gp_process_on_interrupt(leave);
     unblock_signals();
     survive_file_limit();

@@ -15,6 +15,7 @@ import test_cli
 from test_cli import CONFIG, PATIENCE, Group, sets
 
 BALANCE = None
+SPREAD_SCALED = 0.1  # GP_SPREAD_SCALED
 # Eight layers on four stages: the output of layer "a" goes over two stages.
 FOUR = ["pipeline={devices: [cpu, cpu, cpu, cpu], micro_batches: 4, balance: [3, 1, 1, 3]}"]
 ON_GPUS = ["pipeline={devices: ['cuda:0', 'cuda:1', 'cuda:2', 'cuda:3'], micro_batches: 4, balance: [3, 1, 1, 3]}"]
@@ -326,8 +327,18 @@ class Plans(Json):
             self.assertEqual(plan["times"], times)
             self.assertTrue(plan["source"].startswith("from the profile " if times == "profile" else "scaled"), plan["source"])
             self.assertIn(plan["source"] + "\n", text)
-            step = plan["programs"][0]["step_ms"] / 1000  # digits by the profile's spread
-            self.assertTrue(any(": %s (" % seconds_text(step, digits) in text for digits in (2, 3)), text)
+            devices = json.loads(self.read_text(self.kept_profile()))["devices"]
+            spread = max(it.get("spread", 0) + max(0, it["slowdown"] - 1) for it in devices) + (SPREAD_SCALED if times == "scaled" else 0)
+            self.assertIn(": %s (" % seconds_text(plan["programs"][0]["step_ms"] / 1000, 2 if spread > 0.05 else 3), text)
+
+    def kept_profile(self):
+        folder = "cache/gpipe/profiles"
+        [name] = os.listdir(self.path(folder))
+        return os.path.join(folder, name)
+
+    def read_text(self, name):
+        with open(self.path(name)) as file:
+            return file.read()
 
 
 class Identity(Json):
@@ -386,6 +397,8 @@ class Options(Json):
         wanted = self.expect(["--plan", "--json", "c.yaml"], 0).out
         for more in (["-q"], ["-v"], ["-o", "run"], ["--svg", "a.svg"], ["--force"], ["--resume"]):
             self.assertEqual(self.expect(["--plan", "--json", *more, "c.yaml"], 0).out, wanted, more)
+        for name in ("ONEDNN_VERBOSE", "DNNL_VERBOSE"):  # oneDNN writes to standard output
+            self.assertEqual(self.expect(["--plan", "--json", "c.yaml"], 0, env={**os.environ, name: "all"}).out, wanted)
         self.assertTrue(os.path.exists(self.path("a.svg")))
         self.assertFalse(os.path.exists(self.path("run")))
 

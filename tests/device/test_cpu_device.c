@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <oneapi/dnnl/dnnl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -287,8 +288,20 @@ static void test_spin_of_helpers(void **state) {
     }
 }
 
+/* ONEDNN_DEFAULT_FPMATH_MODE would let oneDNN compute f32 in bf16. */
+static void test_the_environment_does_not_change_the_arithmetic(void **state) {
+    (void)state;
+    fixture f;
+    dnnl_fpmath_mode_t mode;
+    open_fixture(&f, 1, 0);
+    assert_int_equal(dnnl_get_default_fpmath_mode(&mode), dnnl_success);
+    assert_int_equal(mode, dnnl_fpmath_mode_strict);
+    close_fixture(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_environment_does_not_change_the_arithmetic), /* first: oneDNN reads it once */
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_events),
         cmocka_unit_test(test_open),
@@ -299,5 +312,6 @@ int main(void) {
         cmocka_unit_test(test_pool),
         cmocka_unit_test(test_spin_of_helpers),
     };
+    (void)setenv("ONEDNN_DEFAULT_FPMATH_MODE", "BF16", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
