@@ -25,6 +25,20 @@ static gp_status pass_over(gp_resume *resume, const gp_error *cause, gp_error *e
     return GP_OK;
 }
 
+/* Whether a key path is the source's ("data.train"), one within it, or one that holds it. */
+static bool concerns(const char *path, size_t length, const char *source) {
+    size_t whole = strlen(source), common = length < whole ? length : whole;
+    if (strncmp(path, source, common) != 0) return false;
+    return length == whole || (length > whole ? path : source)[common] == '.';
+}
+
+/* Whether --set names the source. */
+static bool is_named(const gp_config *config, const char *source) {
+    for (int i = 0; i < config->override_count; i++)
+        if (concerns(config->override[i], strcspn(config->override[i], "="), source)) return true;
+    return false;
+}
+
 /* Whether the snapshot of a step can be used: *usable, or its reason among those passed over. */
 static gp_status try_snapshot(gp_config **config, const char *folder, int64_t step, gp_resume *resume, bool *usable,
                               gp_error *err) {
@@ -37,6 +51,8 @@ static gp_status try_snapshot(gp_config **config, const char *folder, int64_t st
         status =
             gp_fail(&cause, GP_DATA, "%s: it is of step %" PRId64, resume->path.text, resume->snapshot.reached.step);
     *usable = status == GP_OK;
+    resume->names_train = is_named(*config, "data.train");
+    resume->names_eval = is_named(*config, "data.eval");
     if (*usable) return gp_resume_merge(config, &resume->snapshot, resume->path.text, &resume->changes, err);
     gp_snapshot_close(&resume->snapshot);
     return pass_over(resume, &cause, err);
@@ -106,11 +122,42 @@ gp_status gp_resume_open(gp_config **config, const char *folder, gp_resume *out,
     return status;
 }
 
+static bool change_source(const gp_settings *settings, const char *source) {
+    for (int i = 0; i < settings->count; i++)
+        if (concerns(settings->item[i].path, strlen(settings->item[i].path), source)) return true;
+    return false;
+}
+
+/* The order of the samples follows from their number: with another one epochs would skip some, or repeat them. */
+static gp_status check_samples(const gp_resume *resume, const gp_session *session, const gp_source_config *source,
+                               const char *key, int64_t before, int64_t now, gp_error *err) {
+    bool other = before < 0 || change_source(&resume->changes, key);
+    for (int c = 0; c < session->whole->change_count; c++)
+        other = other || (session->whole->changes[c].step == resume->snapshot.reached.step + 1 &&
+                          change_source(&session->whole->changes[c].settings, key));
+    if (other || now == before) return GP_OK;
+    return gp_fail_at(err, GP_DATA, source->place,
+                      "%s has %" PRId64 " samples, but had %" PRId64 " when %s was written; to go on with other data, "
+                      "name them with --set %s.…",
+                      key, now, before, resume->path.text, key);
+}
+
+static gp_status check_data(const gp_resume *resume, const gp_session *session, gp_error *err) {
+    const gp_reached *reached = &resume->snapshot.reached;
+    const gp_data_config *data = &session->config->data;
+    if (session->train && !resume->names_train)
+        GP_RETURN_IF_FAILED(check_samples(resume, session, &data->train, "data.train", reached->train_samples,
+                                          session->train_samples, err));
+    if (!session->eval || resume->names_eval) return GP_OK;
+    return check_samples(resume, session, &data->eval, "data.eval", reached->eval_samples, session->eval_samples, err);
+}
+
 gp_status gp_resume_check(gp_resume *resume, const gp_session *session, const char *folder, gp_error *err) {
     int64_t step = resume->snapshot.reached.step;
     bool changed = session->changes != gp_config_changes_until(session->whole, step) || session->after == step;
     if (gp_snapshot_check(&resume->snapshot, session->plan, changed, err) != GP_OK)
         return gp_error_context(err, "%s: ", resume->path.text);
+    GP_RETURN_IF_FAILED(check_data(resume, session, err));
     return find_finished(session, folder, resume, err);
 }
 

@@ -12,10 +12,11 @@
 typedef struct gp_resume {
     gp_path path; /* of the snapshot */
     gp_snapshot snapshot;
-    char *passed_over;   /* why newer ones were not taken, one after another; NULL: none were; owned */
-    gp_settings changes; /* what the user changes now; owned */
-    int64_t step;        /* whose configuration the run goes on with (gp_session_options.step) */
-    bool finished;       /* nothing is left to do */
+    char *passed_over;            /* why newer ones were not taken, one after another; NULL: none were; owned */
+    gp_settings changes;          /* what the user changes now; owned */
+    bool names_train, names_eval; /* --set names these data: they may be others */
+    int64_t step;                 /* whose configuration the run goes on with (gp_session_options.step) */
+    bool finished;                /* nothing is left to do */
 } gp_resume;
 
 /* Whether the folder has a run to go on with: a snapshot, whole or not. If not, a run may begin there: it loses nothing

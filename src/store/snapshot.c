@@ -300,10 +300,15 @@ typedef struct number {
     { #name, offsetof(gp_reached, name), false }
 #define REAL(name)                                                                                                     \
     { #name, offsetof(gp_reached, name), true }
-static const number numbers[] = {INTEGER(step),    INTEGER(epoch),     INTEGER(evaluated), REAL(loss),
-                                 REAL(accuracy),   INTEGER(best_step), REAL(best),         INTEGER(metrics_bytes),
-                                 INTEGER(samples), INTEGER(steps),     INTEGER(due)};
-enum { NUMBERS = sizeof numbers / sizeof *numbers, OLDER_NUMBERS = NUMBERS - 3 /* of version 1 */ };
+static const number numbers[] = {INTEGER(step),        INTEGER(epoch),     INTEGER(evaluated), REAL(loss),
+                                 REAL(accuracy),       INTEGER(best_step), REAL(best),         INTEGER(metrics_bytes),
+                                 INTEGER(samples),     INTEGER(steps),     INTEGER(due),       INTEGER(train_samples),
+                                 INTEGER(eval_samples)};
+enum {
+    NUMBERS = sizeof numbers / sizeof *numbers,
+    MUST = NUMBERS - 2,      /* files may lack the rest */
+    OLDER_NUMBERS = MUST - 3 /* of version 1 */
+};
 
 gp_status gp_snapshot_write(const char *path, const gp_safetensors_item *items, size_t count,
                             const gp_safetensors_source *source, const gp_reached *reached, const char *config,
@@ -365,8 +370,11 @@ static gp_status read_metadata(gp_snapshot *snapshot, const char *path, gp_error
                        found ? found : "none", older_version, version);
     snapshot->config = gp_safetensors_metadata(snapshot->file, "config");
     if (!snapshot->config) return gp_fail(err, GP_DATA, "%s: its metadata have no configuration", path);
-    for (int i = 0; i < (newer ? NUMBERS : OLDER_NUMBERS); i++)
+    snapshot->reached.train_samples = snapshot->reached.eval_samples = -1;
+    for (int i = 0; i < (newer ? NUMBERS : OLDER_NUMBERS); i++) {
+        if (i >= MUST && !gp_safetensors_metadata(snapshot->file, numbers[i].key)) continue;
         GP_RETURN_IF_FAILED(read_number(snapshot->file, path, &numbers[i], &snapshot->reached, err));
+    }
     if (newer) snapshot->reached.file_text = gp_safetensors_metadata(snapshot->file, "file");
     const char *libraries = gp_safetensors_metadata(snapshot->file, "libraries"); /* older files have none */
     if (libraries && *libraries) snapshot->reached.libraries = libraries;

@@ -24,11 +24,12 @@ typedef struct gp_reached {
     double best;           /* its accuracy, or its loss */
     int64_t metrics_bytes; /* of metrics.jsonl */
     /* From version 2 of the format on; 0 and NULL in a file of version 1. */
-    int64_t samples;       /* of epoch `epoch` that were taken; all of them: it has ended */
-    int64_t steps;         /* after which the run is to end */
-    int64_t due;           /* 1: an evaluation follows this step, and was not made */
-    const char *file_text; /* the user's configuration file without overrides, as YAML; borrowed */
-    const char *libraries; /* gp_device_libraries of the run's devices; NULL: not said; borrowed */
+    int64_t samples;                     /* of epoch `epoch` that were taken; all of them: it has ended */
+    int64_t steps;                       /* after which the run is to end */
+    int64_t due;                         /* 1: an evaluation follows this step, and was not made */
+    int64_t train_samples, eval_samples; /* of the data; −1: not said, as in older files */
+    const char *file_text;               /* the user's configuration file without overrides, as YAML; borrowed */
+    const char *libraries;               /* gp_device_libraries of the run's devices; NULL: not said; borrowed */
 } gp_reached;
 
 /* The tensors of a run's state, the parameters first, and their places in the one block that a copy takes. */

@@ -5,6 +5,7 @@
 N newest snapshots are damaged, by default few. Prints its seed. Standard library only.
 """
 
+import array
 import contextlib
 import ctypes
 import json
@@ -16,7 +17,7 @@ import subprocess
 import time
 
 from runs import OPTIONS, PATIENCE, Runs, any_cut, main, read, snapshots
-from test_cli import OWN_FILES, limit_files, read_lines, results, skip_under_tsan
+from test_cli import OWN_FILES, limit_files, read_lines, results, skip_under_tsan, write_tensors
 
 CONSTANT = ["-q", "--set", "optimizer={adam: 0.001}"]  # a rate that knows no end
 
@@ -472,6 +473,39 @@ class Resume(Runs):
         self.assertEqual((about["snapshot"], about["step"], about["epoch"], about["samples"], about["steps"], about["due"]),
                          ("2", "10", "3", "32", "10", "0"))
         self.assertIn("micro_batches: 4", about["file"])
+
+    def write_data(self, name, count):
+        x, y = [float(n % 7) for n in range(count * 32)], [n % 3 for n in range(count)]
+        write_tensors(os.path.join(self.folder, name), x=("F32", [count, 2, 4, 4], array.array("f", x).tobytes()),
+                      y=("I64", [count], array.array("q", y).tobytes()))
+
+    def test_other_data(self):
+        """A file that has another number of samples now is refused, unless --set names the data."""
+        config = "\n".join("  %s: {tensors: %s}" % it for it in (("train", "t.safetensors"), ("eval", "e.safetensors")))
+        with open(os.path.join(self.folder, "c.yaml")) as file:
+            text = file.read()
+        kept = re.sub(r"(?m)^  (train|eval): \{tensors.*\n", "", text).replace("data:\n", "data:\n" + config + "\n")
+        self.assertEqual(kept.count("tensors:"), 2)
+        with open(os.path.join(self.folder, "o.yaml"), "w") as file:
+            file.write(kept)
+
+        def run(*arguments, **options):
+            process = subprocess.run([OPTIONS.program, "-q", "-o", self.run_folder, "o.yaml", *arguments], cwd=self.folder,
+                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            return process.returncode, process.stderr.replace(self.folder + "/", "")
+
+        more = ["--set", "train.epochs=9", "--resume"]
+        for source, name, count, other in (("train", "t.safetensors", 40, 13), ("eval", "e.safetensors", 9, 8)):
+            self.write_data("t.safetensors", 40)
+            self.write_data("e.safetensors", 9)
+            self.assertEqual(run("--force", "--set", "train.epochs=3"), (0, ""))
+            newest = os.path.basename(snapshots(self.run_folder)[-1])
+            self.write_data(name, other)
+            status, said = run(*more)
+            self.assertEqual(status, 1)
+            self.assertRegex(said, r"\Agpipe-train: o\.yaml: data\.%s has %d samples, but had %d when \S+/%s was written; to go on "
+                             r"with other data, name them with --set data\.%s\.…\n\Z" % (source, other, count, re.escape(newest), source))
+            self.assertEqual(run(*more, "--set", "data.%s.tensors=%s" % (source, name))[0], 0)
 
     def libraries(self):
         content = read(snapshots(self.run_folder)[-1])
