@@ -152,12 +152,27 @@ static gp_status check_data(const gp_resume *resume, const gp_session *session, 
     return check_samples(resume, session, &data->eval, "data.eval", reached->eval_samples, session->eval_samples, err);
 }
 
+/* A schedule's file may have been changed in place. What the configuration changes is checked there (gp_may_change). */
+static gp_status check_order(const gp_resume *resume, const gp_session *session, gp_error *err) {
+    static const char *const orders[] = {"from the first micro-batch to the last",
+                                         "from the last micro-batch to the first"};
+    const gp_schedule_config *schedule = &session->config->pipeline.schedule;
+    int64_t before = resume->snapshot.reached.descending, now = gp_sums_descend(session->plan);
+    if (before < 0 || now < 0 || before == now || schedule->kind != GP_SCHEDULE_FILE) return GP_OK;
+    return gp_fail_at(err, GP_CONFIG, schedule->place,
+                      "pipeline.schedule: %s adds up gradients %s, but did so %s when %s was written: the order of "
+                      "sums cannot change "
+                      "within a run",
+                      schedule->file, orders[now], orders[before], resume->path.text);
+}
+
 gp_status gp_resume_check(gp_resume *resume, const gp_session *session, const char *folder, gp_error *err) {
     int64_t step = resume->snapshot.reached.step;
     bool changed = session->changes != gp_config_changes_until(session->whole, step) || session->after == step;
     if (gp_snapshot_check(&resume->snapshot, session->plan, changed, err) != GP_OK)
         return gp_error_context(err, "%s: ", resume->path.text);
     GP_RETURN_IF_FAILED(check_data(resume, session, err));
+    GP_RETURN_IF_FAILED(check_order(resume, session, err));
     return find_finished(session, folder, resume, err);
 }
 

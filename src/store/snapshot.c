@@ -83,6 +83,12 @@ static gp_status add_tensors(gp_state_layout *layout, gp_error *err) {
     return GP_OK;
 }
 
+int64_t gp_sums_descend(const gp_plan *plan) {
+    for (int m = 0; m < plan->mini_count; m++)
+        if (plan->minis[m].training && plan->minis[m].pieces > 1) return plan->minis[m].programs->descending;
+    return -1;
+}
+
 gp_status gp_state_layout_init(gp_state_layout *layout, const gp_plan *plan, gp_error *err) {
     *layout = (gp_state_layout){.plan = plan, .bytes = gp_state_bytes(plan)};
     gp_status status = add_tensors(layout, err);
@@ -300,13 +306,13 @@ typedef struct number {
     { #name, offsetof(gp_reached, name), false }
 #define REAL(name)                                                                                                     \
     { #name, offsetof(gp_reached, name), true }
-static const number numbers[] = {INTEGER(step),        INTEGER(epoch),     INTEGER(evaluated), REAL(loss),
-                                 REAL(accuracy),       INTEGER(best_step), REAL(best),         INTEGER(metrics_bytes),
-                                 INTEGER(samples),     INTEGER(steps),     INTEGER(due),       INTEGER(train_samples),
-                                 INTEGER(eval_samples)};
+static const number numbers[] = {INTEGER(step),         INTEGER(epoch),     INTEGER(evaluated), REAL(loss),
+                                 REAL(accuracy),        INTEGER(best_step), REAL(best),         INTEGER(metrics_bytes),
+                                 INTEGER(samples),      INTEGER(steps),     INTEGER(due),       INTEGER(train_samples),
+                                 INTEGER(eval_samples), INTEGER(descending)};
 enum {
     NUMBERS = sizeof numbers / sizeof *numbers,
-    MUST = NUMBERS - 2,      /* files may lack the rest */
+    MUST = NUMBERS - 3,      /* files may lack the rest */
     OLDER_NUMBERS = MUST - 3 /* of version 1 */
 };
 
@@ -370,7 +376,7 @@ static gp_status read_metadata(gp_snapshot *snapshot, const char *path, gp_error
                        found ? found : "none", older_version, version);
     snapshot->config = gp_safetensors_metadata(snapshot->file, "config");
     if (!snapshot->config) return gp_fail(err, GP_DATA, "%s: its metadata have no configuration", path);
-    snapshot->reached.train_samples = snapshot->reached.eval_samples = -1;
+    snapshot->reached.train_samples = snapshot->reached.eval_samples = snapshot->reached.descending = -1;
     for (int i = 0; i < (newer ? NUMBERS : OLDER_NUMBERS); i++) {
         if (i >= MUST && !gp_safetensors_metadata(snapshot->file, numbers[i].key)) continue;
         GP_RETURN_IF_FAILED(read_number(snapshot->file, path, &numbers[i], &snapshot->reached, err));

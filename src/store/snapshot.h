@@ -24,10 +24,12 @@ typedef struct gp_reached {
     double best;           /* its accuracy, or its loss */
     int64_t metrics_bytes; /* of metrics.jsonl */
     /* From version 2 of the format on; 0 and NULL in a file of version 1. */
-    int64_t samples;                     /* of epoch `epoch` that were taken; all of them: it has ended */
-    int64_t steps;                       /* after which the run is to end */
-    int64_t due;                         /* 1: an evaluation follows this step, and was not made */
-    int64_t train_samples, eval_samples; /* of the data; −1: not said, as in older files */
+    int64_t samples; /* of epoch `epoch` that were taken; all of them: it has ended */
+    int64_t steps;   /* after which the run is to end */
+    int64_t due;     /* 1: an evaluation follows this step, and was not made */
+    /* −1: not said, as in older files */
+    int64_t train_samples, eval_samples; /* of the data */
+    int64_t descending;                  /* gp_sums_descend */
     const char *file_text;               /* the user's configuration file without overrides, as YAML; borrowed */
     const char *libraries;               /* gp_device_libraries of the run's devices; NULL: not said; borrowed */
 } gp_reached;
@@ -41,6 +43,9 @@ typedef struct gp_state_layout {
     int params; /* the first ones, which are the model's */
     size_t bytes;
 } gp_state_layout;
+
+/* Whether gradients are added up from the last micro-batch to the first; −1: there is nothing to add up. */
+int64_t gp_sums_descend(const gp_plan *plan);
 
 /* Without places: data and host are NULL. */
 GP_MUST_USE gp_status gp_state_layout_init(gp_state_layout *layout, const gp_plan *plan, gp_error *err);

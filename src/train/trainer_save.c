@@ -83,6 +83,7 @@ static gp_status save(gp_trainer *t, bool beside, gp_error *err) {
     t->reached.file_text = t->session->whole->file_text;
     t->reached.train_samples = t->session->train_samples;
     t->reached.eval_samples = t->session->eval_samples;
+    t->reached.descending = gp_sums_descend(t->session->plan);
     t->reached.libraries = t->libraries;
     if (gp_saver_snapshot(t->saver, t->run, &t->reached, beside, err) != GP_OK) return gp_trainer_refuse_state(t, err);
     t->saved = t->reached.step;

@@ -507,6 +507,25 @@ class Resume(Runs):
                              r"with other data, name them with --set data\.%s\.…\n\Z" % (source, other, count, re.escape(newest), source))
             self.assertEqual(run(*more, "--set", "data.%s.tensors=%s" % (source, name))[0], 0)
 
+    def test_a_schedule_file_that_changed_in_place(self):
+        """Another order of computations is taken; another order of sums is refused, since the bits would change."""
+        path = os.path.join(self.folder, "order")
+        more = ["-q", *CONSTANT, "--set", "pipeline.schedule={file: order}", "--set", "pipeline.balance=[3, 5]", "--set"]
+
+        def write(order):
+            with open(path, "w") as file:
+                file.write(2 * (order + "\n"))
+        write("F0 F1 F2 F3 B0 B1 B2 B3")
+        self.run_program(*more, "train.steps=10")
+        write("F0 F1 F2 F3 B3 B2 B1 B0")
+        newest = os.path.relpath(snapshots(self.run_folder)[-1], self.folder)
+        self.run_program(*more, "train.steps=20", "--resume", status=2, err=(
+            "gpipe-train: c.yaml: pipeline.schedule: order adds up gradients from the last micro-batch to the first, but did so "
+            "from the first micro-batch to the last when %s was written: the order of sums cannot change within a run\n" % newest))
+        write("F0 F1 B0 F2 B1 F3 B2 B3")
+        self.run_program(*more, "train.steps=20", "--resume")
+        self.expect_as_forced(*more, "train.steps=20")
+
     def libraries(self):
         content = read(snapshots(self.run_folder)[-1])
         return json.loads(content[8:8 + int.from_bytes(content[:8], "little")])["__metadata__"]["libraries"]
