@@ -104,6 +104,16 @@ static gp_status refuse_boolean(const gp_yaml *node, const char *what, gp_error 
     return refuse_text(node, what, "true or false", err);
 }
 
+/* Programs for YAML 1.1 read 010 as the octal number 8, those for YAML 1.2 as 10. `text`: digits after a sign. */
+static gp_status check_leading_zero(const gp_yaml *node, const char *what, const char *text, gp_error *err) {
+    size_t digits = digits_at(text), zeros = strspn(text, "0");
+    if (zeros == 0 || digits == 1) return GP_OK;
+    if (zeros == digits) zeros--;
+    return gp_refuse(node->place, what, err,
+                     "%.40s begins with 0, so that some programs read it as an octal number; write %s%.40s", node->text,
+                     *node->text == '-' ? "-" : "", text + zeros);
+}
+
 gp_status gp_read_integer(const gp_yaml *node, const char *what, int64_t low, int64_t high, int64_t *out,
                           gp_error *err) {
     GP_RETURN_IF_FAILED(need_plain(node, what, "an integer", err));
@@ -111,6 +121,7 @@ gp_status gp_read_integer(const gp_yaml *node, const char *what, int64_t low, in
     size_t sign = *text == '+' || *text == '-';
     size_t digits = digits_at(text + sign);
     if (digits == 0 || text[sign + digits] != '\0') return refuse_integer(node, what, err);
+    GP_RETURN_IF_FAILED(check_leading_zero(node, what, text + sign, err));
     errno = 0;
     long long value = strtoll(text, NULL, 10);
     if (value < low || (errno == ERANGE && value < 0))
@@ -125,6 +136,9 @@ gp_status gp_read_number(const gp_yaml *node, const char *what, double low, doub
                          gp_error *err) {
     GP_RETURN_IF_FAILED(need_plain(node, what, "a number", err));
     if (!is_decimal(node->text)) return refuse_text(node, what, "a number", err);
+    const char *unsigned_text = node->text + (*node->text == '+' || *node->text == '-');
+    if (unsigned_text[digits_at(unsigned_text)] == '\0')
+        GP_RETURN_IF_FAILED(check_leading_zero(node, what, unsigned_text, err));
     errno = 0;
     char bound[GP_NUMBER_TEXT];
     double value = strtod(node->text, NULL);
@@ -164,6 +178,7 @@ gp_status gp_read_bytes(const gp_yaml *node, const char *what, size_t *out, gp_e
         return gp_refuse(node->place, what, err, "%s is not %s; write %.*s%ciB", gp_show(text).text, rule,
                          (int)(number < 20 ? number : 20), text, toupper((unsigned char)*its));
     if (whole == 0 || unit < 0 || (unit == 0 && fraction)) return refuse_text(node, what, rule, err);
+    if (!fraction) GP_RETURN_IF_FAILED(check_leading_zero(node, what, text, err));
     errno = 0;
     unsigned long long count = strtoull(text, NULL, 10);
     unsigned long long bytes = 0;
@@ -188,6 +203,7 @@ static gp_status read_time(const gp_yaml *node, const char *what, int64_t low, c
     bool epochs = strcmp(unit, "epochs") == 0 || strcmp(unit, "epoch") == 0;
     if (digits == 0 || (!epochs && *unit) || (*unit && unit == text + digits))
         return refuse_text(node, what, rule, err);
+    GP_RETURN_IF_FAILED(check_leading_zero(node, what, text, err));
     errno = 0;
     long long count = strtoll(text, NULL, 10);
     if (errno == ERANGE || count > (1LL << 53)) return gp_refuse(node->place, what, err, "%.40s is too long", text);

@@ -114,6 +114,24 @@ static gp_status assign(const edit *e, gp_yaml *value, gp_error *err) {
     return GP_OK;
 }
 
+/* " #" begins a comment in YAML, and what follows would be lost. In quotes it is text. */
+static gp_status refuse_comment(const edit *e, const char *value, gp_error *err) {
+    char quote = '\0';
+    for (const char *at = value; *at; at++) {
+        bool begins = at == value || strchr(" \t[{,:", at[-1]) != NULL;
+        if (quote && *at == quote)
+            quote = '\0';
+        else if (!quote && begins && (*at == '"' || *at == '\''))
+            quote = *at;
+        else if (!quote && *at == '#' && begins && (at == value || at[-1] == ' ' || at[-1] == '\t'))
+            return gp_fail_at(err, e->refusal, e->place,
+                              "in YAML a comment begins at \"%.20s\"; write a value that has it in quotes: "
+                              "--set '%s=\"…\"'",
+                              at, e->path);
+    }
+    return GP_OK;
+}
+
 static gp_status parse_and_assign(const edit *e, const char *value, gp_error *err) {
     gp_yaml_source source = {.name = e->place.path, .lines = false};
     gp_yaml *node = NULL;
@@ -146,6 +164,7 @@ gp_status gp_yaml_override(gp_yaml_document *document, const char *assignment, g
     GP_RETURN_IF_FAILED(keep_name(document, assignment, &e.place.path, err));
     if (!equals) return gp_fail_at(err, GP_USAGE, e.place, "needs the form key.path=value");
     GP_RETURN_IF_FAILED(gp_yaml_keep_text(document, assignment, (size_t)(equals - assignment), &e.path, err));
+    GP_RETURN_IF_FAILED(refuse_comment(&e, equals + 1, err));
     gp_status status = parse_and_assign(&e, equals + 1, err);
     if (status != GP_CONFIG) return status;
     if (err) err->status = GP_USAGE;

@@ -29,13 +29,17 @@ static gp_status eps_check(gp_layer *layer, const gp_choice *choice, gp_error *e
     return gp_layer_check_eps(choice, self->eps, err);
 }
 
-static gp_status instance_norm_infer(gp_layer *layer, gp_error *err) {
+/* The variance of one value is 0, and the output constant. */
+static gp_status check_values(const gp_layer *layer, int64_t values, const char *set, gp_error *err) {
     char text[GP_SHAPE_TEXT];
+    if (values > 1) return GP_OK;
+    return gp_fail(err, GP_CONFIG, "has one value per %s of %s, whose variance is 0", set,
+                   gp_shape_text(text, layer->inputs[0]));
+}
+
+static gp_status instance_norm_infer(gp_layer *layer, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_layer_check_picture(layer->inputs[0], err));
-    if (layer->inputs[0].dim[1] * layer->inputs[0].dim[2] == 1)
-        return gp_fail(err, GP_CONFIG, "has one value per channel of %s, whose variance is 0",
-                       gp_shape_text(text, layer->inputs[0]));
-    return GP_OK;
+    return check_values(layer, layer->inputs[0].dim[1] * layer->inputs[0].dim[2], "channel", err);
 }
 
 static gp_status layer_norm_infer(gp_layer *layer, gp_error *err) {
@@ -45,7 +49,7 @@ static gp_status layer_norm_infer(gp_layer *layer, gp_error *err) {
                        "takes rows [width] or [length, width], not the picture %s: group_norm: 1 normalises it over "
                        "all its channels and places",
                        gp_shape_text(text, layer->inputs[0]));
-    return GP_OK;
+    return check_values(layer, layer->inputs[0].dim[layer->inputs[0].rank - 1], "row", err);
 }
 
 static gp_status group_norm_infer(gp_layer *layer, gp_error *err) {
@@ -58,7 +62,9 @@ static gp_status group_norm_infer(gp_layer *layer, gp_error *err) {
     if (layer->inputs[0].dim[0] % self->groups)
         return gp_fail(err, GP_CONFIG, "groups %" PRId64 " does not divide its %" PRId64 " channels", self->groups,
                        layer->inputs[0].dim[0]);
-    return GP_OK;
+    int64_t values;
+    if (!gp_shape_elements(layer->inputs[0], &values)) return GP_OK; /* more than there can be */
+    return check_values(layer, values / self->groups, "group", err);
 }
 
 /* What is normalised: rows of tokens each by themselves. */

@@ -46,7 +46,6 @@ static void reads_integers(void **state) {
                 {"64", 64},
                 {"-7", -7},
                 {"+7", 7},
-                {"007", 7},
                 {"9223372036854775807", INT64_MAX},
                 {"-9223372036854775808", INT64_MIN}};
     static const char *const bad[] = {"1.0", "1e3", "0x10", "1_000", "ten", "+", "1 2", "~", "null"};
@@ -67,6 +66,10 @@ static void reads_integers(void **state) {
     assert_message(gp_read_integer(value("0.5"), "n", 1, 9, &out, &err), "n: \"0.5\" is not an integer");
     assert_message(gp_read_integer(value("1e99"), "n", 1, 9, &out, &err), "n: \"1e99\" is not an integer");
     assert_message(gp_read_integer(value("many"), "n", 1, 9, &out, &err), "n: \"many\" is not an integer");
+    assert_message(gp_read_integer(value("-017"), "n", -99, 99, &out, &err),
+                   "n: -017 begins with 0, so that some programs read it as an octal number; write -17");
+    assert_message(gp_read_integer(value("00"), "n", -99, 99, &out, &err),
+                   "n: 00 begins with 0, so that some programs read it as an octal number; write 0");
     assert_message(gp_read_integer(value("0"), "n", 1, 9, &out, &err), "n: 0 is too small; it must be at least 1");
     assert_message(gp_read_integer(value("10"), "n", 1, 9, &out, &err), "n: 10 is too large; it may be at most 9");
     assert_message(gp_read_integer(value("9223372036854775808"), "n", 1, INT64_MAX, &out, &err),
@@ -98,6 +101,8 @@ static void reads_numbers(void **state) {
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(gp_read_number(value(bad[i]), "x", -INFINITY, INFINITY, 0, &out, &err), GP_CONFIG);
+    assert_message(gp_read_number(value("007"), "x", 0, 9, 0, &out, &err),
+                   "x: 007 begins with 0, so that some programs read it as an octal number; write 7");
     assert_message(gp_read_number(value("0"), "x", 0, 1, 1, &out, &err), "x: 0 is too small; it must be more than 0");
     assert_message(gp_read_number(value("-0.1"), "x", 0, 1, 0, &out, &err),
                    "x: -0.1 is too small; it must be at least 0");
@@ -263,6 +268,10 @@ static void checks_keys(void **state) {
     static const char *const cases[][2] = {
         {"{kernel_size: 1}", "t.yaml:1:6: conv: unknown key \"kernel_size\"; did you mean kernel?"},
         {"{out: 1, num_output: 1}", "t.yaml:1:14: conv: unknown key \"num_output\"; did you mean out?"},
+        {"{\xE2\x80\x8B"
+         "kernel: 1}",
+         "t.yaml:1:6: conv: unknown key \"\\u200Bkernel\"; known are out, kernel, stride, pad, bias"},
+        {"{pad\xC2\xA0: 1}", "t.yaml:1:6: conv: unknown key \"pad\\u00A0\"; known are out, kernel, stride, pad, bias"},
         {"{padding: 1}", "t.yaml:1:6: conv: unknown key \"padding\"; did you mean pad?"},
         {"{strid: 1}", "t.yaml:1:6: conv: unknown key \"strid\"; did you mean stride?"},
         {"{freeze: 1}", "t.yaml:1:6: conv: \"freeze\" is not available yet"},

@@ -444,6 +444,12 @@ static void leaves_the_tree_where_an_override_fails(void **state) {
         {"b.x=z", "--set b.x=z: b is a list: \"x\" is not an index"},
         {"c.=1", "--set c.=1: the key path \"c.\" has an empty part"},
         {"c={", "--set c={: not valid YAML: did not find expected node content while parsing a flow node"},
+        {"c.d=run #7",
+         "--set c.d=run #7: in YAML a comment begins at \"#7\"; write a value that has it in quotes: --set "
+         "'c.d=\"…\"'"},
+        {"c={x: 'y', #z}",
+         "--set c={x: 'y', #z}: in YAML a comment begins at \"#z}\"; write a value that has it in quotes: "
+         "--set 'c=\"…\"'"},
         {"c=\xFF", "--set c=?: byte 0xFF is not valid UTF-8"},
         {"\xFF=1", "--set ?=1: byte 0xFF is not valid UTF-8"},
     };
@@ -465,6 +471,11 @@ static void overrides_an_empty_document(void **state) {
     gp_yaml_document *d = parse("");
     assert_int_equal(gp_yaml_override(d, "a.b=1", &err), GP_OK);
     assert_text(gp_yaml_find(d, "a.b"), "1", false);
+    assert_int_equal(gp_yaml_override(d, "a.b={x: 'run #7', y: \"it's #8\"}", &err), GP_OK);
+    assert_text(gp_yaml_find(d, "a.b.x"), "run #7", true);
+    assert_text(gp_yaml_find(d, "a.b.y"), "it's #8", true);
+    assert_int_equal(gp_yaml_override(d, "a.b=x#9", &err), GP_OK);
+    assert_text(gp_yaml_find(d, "a.b"), "x#9", false);
     gp_yaml_destroy(&d);
 }
 
