@@ -108,7 +108,11 @@ static gp_status train_on(run *r, gp_error *err) {
     if (options->verbosity == GP_VERBOSE) {
         const gp_session *session = r->session;
         char program[32];
-        GP_RETURN_IF_FAILED(report_plan(session, options, err));
+        gp_error failure = {0};
+        if (report_plan(session, options, &failure) != GP_OK && failure.status != GP_IO) {
+            *err = failure;
+            return failure.status;
+        } /* without an output the run goes on, and says so at its end */
         printf("\nhost memory that the program and its libraries hold before the run: %s\n\n",
                gp_bytes_text(program, session->host.program));
     }

@@ -1203,13 +1203,14 @@ class Streams(Group):
     def test_a_reader_that_went_away(self):
         reading, writing = os.pipe()
         os.close(reading)
-        self.expect(["-o", "run", "c.yaml"], 1, self.UNWRITTEN, stdout=writing)
+        for more in ([], ["-v"]):
+            self.expect(["--force", "-o", "run", *more, "c.yaml"], 1, self.UNWRITTEN, stdout=writing)
+            self.expect_whole(self.path("run"), "done", STEPS)
         os.close(writing)
-        self.expect_whole(self.path("run"), "done", STEPS)
 
     def test_a_full_device(self):
         with open("/dev/full", "w") as full:
-            for arguments in (["--help"], ["--version"], ["-o", "run", "c.yaml"]):
+            for arguments in (["--help"], ["--version"], ["-o", "run", "c.yaml"], ["--force", "-v", "-o", "run", "c.yaml"]):
                 self.expect(arguments, 1, self.UNWRITTEN, stdout=full)
             self.expect(["--plan", "c.yaml"], 1, "gpipe-train: the report of the plan could not be written\n",
                         stdout=full)
