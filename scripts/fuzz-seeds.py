@@ -163,7 +163,7 @@ def make_guard(folder):
     hello = message(0, 0, 1, bytes(16) + b"host".ljust(64, b"\0") + struct.pack("<2i", 7, 1))
     for name, messages in (("beats", 3 * message(1, 0, 1)), ("fail", message(2, 4, 2, b"a file") + message(5, 0, 2)),
                            ("lost", message(1, 0, 0) + message(3, 13, 1, b"process 1\x1b[m\n\0x")),
-                           ("stop", message(4, 0, 3)), ("hello", hello + message(9, 0, 1)), ("long", message(2, 1, 1, 2047 * b"x")),
+                           ("stop", message(4, 0, 3)), ("saved", message(10, 0, 0) + message(10, 14, 0)), ("hello", hello + message(9, 0, 1)), ("long", message(2, 1, 1, 2047 * b"x")),
                            ("longer", message(2, 1, 1, 2048 * b"x")),
                            ("ask", message(6, 0, 1, struct.pack("<4I", 1, 2, 1 << 31 | 5, 1).ljust(520, b"\0"))),
                            ("timeout", message(8, 0, 0, struct.pack("<d", 60.0))),

@@ -6,15 +6,19 @@ thread) takes those of its process, a process without any takes those of the fir
 Gaps. A gap is a time in which no GPU does anything. Sorted by length, the gaps between iterations stand out: after the shortest
 of them the lengths drop by a factor, and so they do after the gaps between micro-batches. The rule tries these boundaries, the
 longest gaps first: those with a drop of 4 or more, then those of 2 or more. It takes the first one that leaves three or more
-steps with equally many activities (10 % around their median). A first or last step with another number is left out: it was cut
-off, or warms up. If no boundary passes, two steps are enough. If none passes then, the whole capture is one step.
+steps with equally many activities (10 % around their median) of the same names (four fifths of them). A first or last step that is
+not like the others is left out: it was cut off, or warms up. If no boundary passes, two steps are enough. If none passes then, or if
+steps would leave out more than half of the time in which the GPUs are busy, the whole capture is one step.
 """
 import fnmatch
 import re
 from bisect import bisect_right
+from collections import Counter
 
 CLEAR_DROP, LEAST_DROP = 4.0, 2.0
 REGULAR = 0.1
+ALIKE = 0.8  # of an iteration's activities have the names of another one's
+MOST_OUTSIDE = 0.5  # of the busy time may lie outside the steps
 MOST_BOUNDARIES = 50  # that are tried
 
 
@@ -80,7 +84,8 @@ class _Numbered:
 
 
 def by_gaps(activities):
-    """(start, end) of each iteration, and how many ragged ones at the ends were left out. `activities` by start."""
+    """(start, end) of each iteration, how many ragged ones at the ends were left out, and the share of the activities' time that lies
+    outside of the iterations found. If that is more than MOST_OUTSIDE, all is one step. `activities` by start."""
     starts = [it.start for it in activities]
     gaps, until = [], activities[0].end
     for it in activities:
@@ -91,10 +96,22 @@ def by_gaps(activities):
     boundaries = _boundaries([length for length, _ in gaps])
     for least in (3, 2):
         for count in boundaries:
-            found = _regular(starts, sorted(at for _, at in gaps[:count]), until)
+            found = _regular(activities, starts, sorted(at for _, at in gaps[:count]), until)
             if found and len(found[0]) >= least:
-                return found
-    return [(starts[0], until)], 0
+                outside = _outside(activities, found[0])
+                return (*found, outside) if outside <= MOST_OUTSIDE else ([(starts[0], until)], 0, outside)
+    return [(starts[0], until)], 0, 0.0
+
+
+def _outside(activities, steps):
+    """The share of the activities' time that belongs to no step."""
+    starts = [start for start, _ in steps]
+    busy = inside = 0
+    for it in activities:
+        at = bisect_right(starts, it.start) - 1
+        busy += it.end - it.start
+        inside += it.end - it.start if at >= 0 and it.start < max(steps[at][1], steps[at][0] + 1) else 0
+    return 1 - inside / busy if busy else 0.0
 
 
 def _boundaries(lengths):
@@ -104,16 +121,24 @@ def _boundaries(lengths):
     return clear[:MOST_BOUNDARIES] + [k for k, drop in drops if LEAST_DROP <= drop < CLEAR_DROP][:MOST_BOUNDARIES]
 
 
-def _regular(starts, cuts, until):
-    """The steps between the cuts if the inner ones are alike; None: they are not."""
+def _regular(activities, starts, cuts, until):
+    """The steps between the cuts if the inner ones are alike, and how many at the ends are not; None: the inner ones are not."""
     edges = [starts[0], *cuts, until]
     at = [bisect_right(starts, edge - 1) for edge in edges[:-1]] + [len(starts)]
-    counts = [b - a for a, b in zip(at, at[1:])]
-    inner = sorted(counts[1:-1] if len(counts) > 2 else counts)
-    typical = inner[len(inner) // 2]
-    if typical < 2 or any(abs(count - typical) > REGULAR * typical for count in inner):
+    inner = list(range(1, len(cuts))) or list(range(len(cuts) + 1))
+    typical = sorted(inner, key=lambda i: at[i + 1] - at[i])[len(inner) // 2]
+    count = at[typical + 1] - at[typical]
+    names = Counter((it.what, it.name) for it in activities[at[typical]:at[typical + 1]])
+
+    def is_alike(i):
+        size = at[i + 1] - at[i]
+        if abs(size - count) > REGULAR * count:
+            return False
+        common = names & Counter((it.what, it.name) for it in activities[at[i]:at[i + 1]])
+        return sum(common.values()) >= ALIKE * max(size, count)
+
+    if count < 2 or not all(is_alike(i) for i in inner):
         return None
     steps = list(zip(edges, edges[1:]))
-    kept = [step for i, step in enumerate(steps)
-            if 0 < i < len(steps) - 1 or abs(counts[i] - typical) <= REGULAR * typical]
+    kept = [step for i, step in enumerate(steps) if 0 < i < len(steps) - 1 or is_alike(i)]
     return kept, len(steps) - len(kept)

@@ -200,6 +200,11 @@ def process_number(global_pid):
     return global_pid >> 24 & 0xFFFFFF
 
 
+def host_number(global_pid):
+    """The hardware and the virtual machine in a globalPid or globalTid: the bits above the process number."""
+    return global_pid >> 48
+
+
 def _is_integer(value):
     return isinstance(value, int)
 

@@ -1,4 +1,5 @@
 """Reads a file as a Timeline. What the file is follows from its content, not from its name."""
+import gc
 import gzip
 import json
 import math
@@ -6,6 +7,7 @@ import os
 import stat
 import zlib
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
 from .timeline import BadInput
 
@@ -13,8 +15,22 @@ SQLITE = b"SQLite format 3\0"
 GZIP = b"\x1f\x8b"
 MOST_BYTES = 1 << 30  # of JSON text; read into memory it is about ten times as large
 MAKE = "record a timeline with gpipe-train --trace FILE"
-KINDS = ("an Nsight SQLite export, a --trace file, the JSON of gpipe-train --plan --json, "
-         "and that of gpipe-balance --simulate --json")
+MAKE_TORCH = "record it again with torch.profiler"
+TORCH_WORDS = ('"ProfilerStep#', '"cpu_op"', '"cuda_runtime"', '"deviceProperties"', '"baseTimeNanoseconds"')
+KINDS = ("an Nsight SQLite export, a --trace file, a file of PyTorch's profiler (export_chrome_trace), "
+         "the JSON of gpipe-train --plan --json, and that of gpipe-balance --simulate --json")
+LATEST = 10**17  # microseconds; 1970 is at most this far away
+
+
+class Written(float):
+    """A number of JSON with a fraction or an exponent, and its text: a double has too few digits for the microseconds since 1970."""
+
+    __slots__ = ("text",)
+
+    def __new__(cls, text):
+        value = float.__new__(cls, text)
+        value.text = text
+        return value
 
 
 @dataclass
@@ -28,8 +44,16 @@ class Options:
 
 def read(path, options=None):
     """The timeline in a file of any known kind, with the chosen steps only. Raises BadInput."""
-    options = options or Options()
-    path = os.fspath(path)
+    was_collecting = gc.isenabled()
+    gc.disable()  # millions of objects are made and none is garbage: looking for some takes half of the time
+    try:
+        return _read(os.fspath(path), options or Options())
+    finally:
+        if was_collecting:
+            gc.enable()
+
+
+def _read(path, options):
     head = _head(path)
     if head.startswith(SQLITE):
         from .read_nsys import read_nsys
@@ -117,13 +141,18 @@ def read_json(path, head=None):
         raise BadInput(f"{path}: {_not_json(path)}")
     text = _text(path, is_compressed)
     try:
-        return json.loads(text)
+        return json.loads(text, parse_float=Written)
     except RecursionError:
-        raise BadInput(f"{path}: its JSON is nested too deeply for a timeline; {MAKE}") from None
+        raise BadInput(f"{path}: its JSON is nested too deeply for a timeline; {_advice(text)}") from None
     except json.JSONDecodeError as error:
         raise BadInput(f"{path}: {_broken(text, error)}") from None
     except ValueError:  # a number with more digits than Python converts
-        raise BadInput(f"{path}: has a number with thousands of digits, which is no time; {MAKE}") from None
+        raise BadInput(f"{path}: has a number with thousands of digits, which is no time; {_advice(text)}") from None
+
+
+def _advice(text):
+    """How to get another file of the program that wrote this one."""
+    return MAKE_TORCH if any(word in text[:1 << 20] for word in TORCH_WORDS) else MAKE
 
 
 def _not_json(path):
@@ -156,7 +185,7 @@ def _broken(text, error):
     if error.pos >= len(whole) or error.msg.startswith("Unterminated string") or not whole.endswith(("}", "]")):
         return f"is cut off after byte {len(text.encode())}, in the middle of its JSON; record it again"
     at = len(text[:error.pos].encode()) + 1
-    return f"line {error.lineno}, column {error.colno} (byte {at}) is not JSON: {error.msg[0].lower()}{error.msg[1:]}; {MAKE}"
+    return f"line {error.lineno}, column {error.colno} (byte {at}) is not JSON: {error.msg[0].lower()}{error.msg[1:]}; {_advice(text)}"
 
 
 def number(value):
@@ -168,6 +197,19 @@ def number(value):
     except OverflowError:
         return None
     return value if math.isfinite(value) else None
+
+
+def picoseconds(value):
+    """The exact time of a JSON number of microseconds, as an integer; None: it is no number, or too large."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= LATEST:
+        return None
+    if isinstance(value, int):
+        return value * 1_000_000
+    written = value.text if isinstance(value, Written) else repr(value)
+    before, _, fraction = written.partition(".")
+    if fraction.isdecimal() and fraction.isascii():  # as profilers write it; int() is several times as fast as Decimal
+        return int(before + fraction[:6].ljust(6, "0"))
+    return int(Decimal(written).scaleb(6))
 
 
 def whole(value, default=-1):

@@ -4,16 +4,15 @@ A kernel or copy belongs to the instruction (`F s1 m3`) and the step (`step 4`) 
 correlation id leads to the call of the runtime, and the call has thread and time. Programs without such ranges have steps by
 another range or by gaps (nsys_steps), and one worker for each GPU. docs/nsight.md says more.
 """
-import gc
 import json
 import os
 import re
 from bisect import bisect_right
 from operator import attrgetter
 
-from .nsys_steps import ByRanges, by_gaps, matcher
+from .nsys_steps import MOST_OUTSIDE, ByRanges, by_gaps, matcher
 from .nsys_tables import COPY as COPIES
-from .nsys_tables import DEVICE_TO_DEVICE, Export, process_number
+from .nsys_tables import DEVICE_TO_DEVICE, Export, host_number, process_number
 from .read import text as printable
 from .read_plan import check_plan
 from .timeline import COMPUTE, COPY, INSTRUCTION, BadInput, Plan, Span, Step, Timeline, Worker, kind_of_nccl
@@ -28,14 +27,10 @@ def read_nsys(path, options=None):
     """The Timeline of an SQLite export. Of `options`: steps_by, steps, plan (all may be missing). Raises BadInput."""
     path = os.fspath(path)
     export = Export(path)
-    was_collecting = gc.isenabled()
-    gc.disable()  # millions of objects are made and none is garbage: looking for some takes half of the time
     try:
         return _Reader(path, export, options).timeline()
     finally:
         export.close()
-        if was_collecting:
-            gc.enable()
 
 
 class _Reader:
@@ -110,15 +105,19 @@ class _Reader:
         return "choose a range that is there once in a step; the rarest are " + ", ".join(f'"{name}"' for name in few)
 
     def _number_by_gaps(self, activities):
-        steps, ragged = by_gaps(activities)
-        if len(steps) == 1:
+        steps, ragged, outside = by_gaps(activities)
+        if outside > MOST_OUTSIDE:
+            self.remarks.append(f"No NVTX range names steps, and steps found by gaps would leave out {100 * outside:.1f} % of the time in "
+                                "which the GPUs are busy: the whole capture is one step. Name the range of a step with --steps-by.")
+        elif len(steps) == 1:
             self.remarks.append("No NVTX range names steps, and no gaps repeat: the whole capture is one step. "
                                 "Name the range of a step with --steps-by.")
         else:
             self.remarks.append("No NVTX range names steps: steps are found by the gaps between iterations, counted from 1.")
         if ragged:
-            self.remarks.append(f"{ragged} iteration{'s' if ragged > 1 else ''} at the ends of the capture differ, "
-                                "and are left out.")
+            self.remarks.insert(0, f"{100 * outside:.1f} % of the time in which the GPUs are busy lies outside the steps found: "
+                                   f"{ragged} iteration{'s' if ragged > 1 else ''} at the ends of the capture differ{'' if ragged > 1 else 's'}, "
+                                   f"and {'are' if ragged > 1 else 'is'} left out.")
         starts = [start for start, _ in steps]
         numbers = []
         for it in activities:
@@ -160,14 +159,14 @@ class _Reader:
                 stages.add(self._instruction(label)[1])
         keys = sorted(held, key=lambda tid: (min(held[tid][1]), tid))
         gpus = [max(held[tid][0], key=held[tid][0].get) for tid in keys]
-        workers = [Worker(f"cuda:{gpu}", tuple(sorted(held[tid][1]))) for tid, gpu in zip(keys, gpus)]
+        workers = [Worker(_gpu_name(gpu), tuple(sorted(held[tid][1]))) for tid, gpu in zip(keys, gpus)]
         of_thread = {tid: i for i, tid in enumerate(keys)}
         of_gpu = {}
         for i, gpu in enumerate(gpus):
             of_gpu.setdefault(gpu, i)
         for gpu in sorted({gpu_of(it) for it in activities} - set(of_gpu)) if not keys else ():
             of_gpu[gpu] = len(workers)
-            workers.append(Worker(f"cuda:{gpu}"))
+            workers.append(Worker(_gpu_name(gpu)))
         names = [worker.name for worker in workers]
         for i, worker in enumerate(workers):
             if names.count(worker.name) > 1:
@@ -175,7 +174,11 @@ class _Reader:
         return workers, lambda it: of_thread.get(it.tid, of_gpu.get(gpu_of(it), -1))
 
     def _gpus(self, activities):
-        """A function from an activity to the number of its GPU. A lone process keeps the numbers that it uses itself."""
+        """A function from an activity to its GPU's number, or to (number, host) if there are several hosts. A lone process keeps the
+        numbers that it uses itself."""
+        hosts = {host: index for index, host in enumerate(sorted({host_number(it.pid) for it in activities if it.pid}))}
+        if len(hosts) > 1:
+            return lambda it: (it.device, hosts.get(host_number(it.pid), 0))
         pairs = {(process_number(it.pid), it.device) for it in activities}
         known = self.export.gpus() if len({pid for pid, _ in pairs}) > 1 else {}
         if len({pid for pid, _ in pairs}) > 1 and not all(pair in known for pair in pairs):
@@ -272,6 +275,10 @@ class _Reader:
         if self.export.backwards:
             self.remarks.append("1 row ends before it starts, and is left out." if self.export.backwards == 1 else
                                 f"{self.export.backwards} rows end before they start, and are left out.")
+
+
+def _gpu_name(gpu):
+    return f"cuda:{gpu[0]} of host {gpu[1]}" if isinstance(gpu, tuple) else f"cuda:{gpu}"
 
 
 def _name_lanes(worker, streams, computed):

@@ -7,14 +7,14 @@ import os
 import re
 
 from .fit import fit, say_plan
-from .read import MAKE, number, text, whole
+from .read import LATEST, MAKE, number, text, whole
 from .read_plan import check_plan
 from .timeline import COMPUTE, COPY, INSTRUCTION, BadInput, LayerSpan, Plan, Span, Step, Timeline, Worker
 
 TRACK = re.compile(r"worker (\d{1,6}) \((.*?)\)(?:, stages? ([\d, …]+?))?(?:, process (\d{1,6}))?(?:: (.+))?$")
 MEMORY = re.compile(r"memory of worker (\d{1,6})$")
 KIND_OF = {"compute": COMPUTE, "copy": COPY}
-LATEST = 1e17  # microseconds; 1970 is at most this far away
+LONGEST = 1e12  # microseconds, 11 days: no event lasts longer
 JITTER = 0.05  # milliseconds by which two spans of a lane may overlap: events of a GPU have the resolution of a float
 
 
@@ -75,6 +75,8 @@ def times(path, index, event):
         if value is None or abs(value) > LATEST:
             raise BadInput(f"{path}: {say_event(index, event)}: {key} is {_say_value(event.get(key))}, "
                            "but must be a number of microseconds; record it again")
+    if duration > LONGEST:
+        raise BadInput(f"{path}: {say_event(index, event)}: lasts {duration / 86.4e9:.0f} days, longer than any instruction; record it again")
     if duration < 0:
         raise BadInput(f"{path}: {say_event(index, event)}: ends {-duration:g} µs before it begins; "
                        "the clock was set back, so record it again")

@@ -3,7 +3,6 @@ import math
 from statistics import median
 
 from .run_config import differences, line_differences
-from .run_folder import is_count
 
 STATUS = {"done": "done", "interrupted": "interrupted", "failed": "failed", "running": "running",
           "no end": "no end: killed, or it still runs"}
@@ -73,10 +72,9 @@ def figures(run):
     times = [value for value in run.columns["time"] if value == value] + [one["time"] for one in run.evaluations]
     times += [one["time"] for one in run.events]
     times = [value for value in times if known(value) is not None]
-    planned = run.about.get("steps")
     return known({
         "name": run.name, "folder": run.path, "status": run.status, "version": run.about.get("version"),
-        "steps": run.steps[-1] if run.steps else 0, "planned_steps": planned if is_count(planned) else None,
+        "steps": run.steps[-1] if run.steps else 0, "planned_steps": run.planned_steps,
         "devices": [device for device in run.about.get("devices") or [] if isinstance(device, str)]
         if isinstance(run.about.get("devices"), list) else [],
         "epoch": run.epochs[-1] if run.epochs else 0, "seconds": max(times) if times else 0.0,

@@ -41,6 +41,7 @@ class Run:
     ends: list = field(default_factory=list)
     events: list = field(default_factory=list)  # dicts of kind, step, time, text
     snapshots: list = field(default_factory=list)  # steps
+    planned_steps: int = None  # of the whole run, as the last start, resume or change says
     status: str = "no end"  # done, interrupted, failed, running, no end
     config: dict = None  # key path -> value as text; None: it cannot be read
     config_text: str = ""
@@ -182,6 +183,7 @@ class _Reader:
         step = event.get("step", 0) if resumed else 0
         step = step if is_count(step) else (run.steps[-1] if run.steps else 0)
         run.starts.append(event)
+        run.planned_steps = event["steps"] if is_count(event.get("steps")) else None
         run.status = "no end"
         time = self.time(event)
         if resumed:
@@ -193,6 +195,8 @@ class _Reader:
         step = self.at_step(event)
         if step is None:
             return False
+        if is_count(event.get("steps")):
+            self.run.planned_steps = event["steps"]
         self.changes(event, step, self.time(event))
         return True
 

@@ -14,7 +14,7 @@ static bool is_in(const gp_routine *routine, const gp_graph *graph, int layer) {
     return false;
 }
 
-/* The last layers of a stage need not be computed again where nobody looks at their outputs. */
+/* The last layers of a stage need not be computed again if no later instruction reads their outputs. */
 static void add_up(const gp_plan *plan, int s, const gp_profile *profile, double out[GP_PROFILE_TIMES]) {
     const gp_stage *stage = &plan->stages->stage[s];
     const gp_stage_plan *planned = &plan->stage[s];

@@ -190,7 +190,7 @@ gp_status gp_file_begin(const char *path, gp_replacing **out, gp_error *err) {
     bool exists = false;
     gp_status status = find_target(path, &file->path, &exists, &about, err);
     if (status == GP_OK) status = open_temporary(file->path, &file->temporary, &file->fd, err);
-    /* Somebody else's file stays theirs where that may be said; permissions last, which a change of owner can take. */
+    /* The owner of the file stays, if the system permits that; permissions last, which a change of owner can take. */
     if (status == GP_OK && exists && fchown(file->fd, about.st_uid, about.st_gid) != 0) errno = 0;
     if (status == GP_OK && exists && fchmod(file->fd, about.st_mode & 07777) != 0) {
         gp_fail(err, GP_IO, "%s: its permissions cannot be set: %s", file->temporary, strerror(errno));

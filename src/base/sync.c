@@ -13,7 +13,7 @@
 enum {
     SPINS = 200,                  /* a few microseconds: shorter than a sleep and a wake-up */
     TAKEN = 50,                   /* microseconds: a round of spinning that took longer lost its processor meanwhile */
-    SLEEP_NANOSECONDS = 100000000 /* a sleeper that nobody woke looks for a cancellation this often */
+    SLEEP_NANOSECONDS = 100000000 /* a sleeper that is not woken looks for a cancellation this often */
 };
 
 int gp_thread_start(pthread_t *thread, size_t stack, void *(*work)(void *), void *argument) {

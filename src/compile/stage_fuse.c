@@ -43,7 +43,7 @@ static gp_status prepare(const fuser *f, const gp_op_desc *desc, gp_staged_op *w
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
-/* The op that makes what operand `operand` reads, where nobody else reads it. */
+/* The op that makes what operand `operand` reads, if no other op reads it. */
 static int only_maker(const fuser *f, const gp_staged_op *op, int operand) {
     if (!gp_staged_is_whole(f->compiler, op, operand)) return NONE;
     const gp_thing_uses *its = &f->uses[op->operand[operand].thing];
@@ -197,7 +197,7 @@ static gp_status mask(const fuser *f, const chain *its, int part, gp_op_kind kin
     return prepare(f, &desc, whole, known, err);
 }
 
-/* Nobody but the norm wants what relu lets through: both of its passes find that from x, and it is never written. */
+/* Only the norm needs what relu lets through: both of its passes find that from x, and it is never written. */
 static gp_status fuse_alone(const fuser *f, const chain *its, const gp_staged_op *made, gp_error *err) {
     gp_staged_op *ops = f->list->items;
     gp_staged_op reduce, data;

@@ -236,7 +236,7 @@ void gp_stage_plan_fit(gp_stage_plan *plan, const gp_routine *routine);
 
 const gp_param_plan *gp_stage_plan_param(const gp_stage_plan *plan, int param); /* NULL: another stage's */
 
-/* A backward op that only makes gradients that nobody needs: of inputs with nothing trained before them, of parameters
+/* A backward op that only makes gradients that no op needs: of inputs with nothing trained before them, of parameters
  * that are not trained. */
 bool gp_lowered_is_dead(const gp_graph *graph, int node, const gp_lowered_op *op);
 

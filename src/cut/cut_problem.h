@@ -20,7 +20,7 @@ typedef struct gp_cut_value {
     int user_count;    /* ≥ 1 */
     int64_t bytes;     /* of one micro-batch, in proportion fewer on a stage with fewer samples; where nothing has a
                           memory limit, not looked at */
-    int64_t gradients; /* bytes of its gradient; 0: nobody needs it */
+    int64_t gradients; /* bytes of its gradient; 0: no layer needs it */
 } gp_cut_value;
 
 /* Bytes of a layer. */

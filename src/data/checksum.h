@@ -1,5 +1,5 @@
-/* Checksums of files: 128 bits of XXH3, in the digits that `xxhsum -H2` prints. They find damage; whoever wants to
- * deceive can make a file of any sum.
+/* Checksums of files: 128 bits of XXH3, in the digits that `xxhsum -H2` prints. They find damage, not
+ * deceit: a file of any sum can be made.
  *
  * The creator owns a checksum and destroys it; one thread each. */
 #ifndef GP_DATA_CHECKSUM_H

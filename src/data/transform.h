@@ -2,9 +2,9 @@
  *
  * Pictures are F32 in the order of memory [height, width, channels], scaled already. Given the same random numbers each
  * transform is torchvision's (transforms.v2): rounding, order and corner cases included. Targets with the picture's
- * height and width move with it, as torchvision's masks do: by the same counters, so that whoever reads only the target
- * moves it as the picture moves elsewhere. Made by one thread, then read-only: any number of threads may apply it at
- * once, each in buffers of its own.
+ * height and width move with it, as torchvision's masks do: by the same counters, so that a process that reads only the
+ * target moves it as another process moves the picture. Made by one thread, then read-only: any number of threads may
+ * apply it at once, each in buffers of its own.
  */
 #ifndef GP_DATA_TRANSFORM_H
 #define GP_DATA_TRANSFORM_H

@@ -12,7 +12,7 @@
  * included (gp_op_desc_init). The same descriptor gives the same kernel and so the same bits, whatever stands beside
  * it.
  *
- * Descriptors and tensors are plain values of whoever fills them; prepared ops belong to a gp_op_cache. Any thread.
+ * Descriptors and tensors are plain values of the caller; prepared ops belong to a gp_op_cache. Any thread.
  */
 #ifndef GP_DEVICE_OP_H
 #define GP_DEVICE_OP_H
@@ -231,7 +231,7 @@ typedef struct gp_step_scalars {
     double right;
     /* 1: the mini-batch's loss is finite, the update may be applied; 0 stays 0 until the host writes it. */
     uint64_t finite;
-    double grad_norm; /* of all gradients together; 0 where nobody asked */
+    double grad_norm; /* of all gradients together; 0: not asked for */
     double clip;      /* what updates multiply gradients by first; 1: nothing is clipped */
 } gp_step_scalars;
 

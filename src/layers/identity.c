@@ -1,4 +1,4 @@
-/* identity: y = x, of any shape. A copy that the planner leaves out where nobody else needs its input's place. */
+/* identity: y = x, of any shape. A copy that the planner leaves out if no other layer needs the place of its input. */
 #include "layers/types.h"
 
 static gp_status identity_lower(const gp_layer *layer, gp_lowering *lowering, gp_error *err) {

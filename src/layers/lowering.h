@@ -1,7 +1,7 @@
 /* What a layer's passes are made of: ops whose operands are named by their role, not by an address.
  *
  * A layer fills a gp_lowering for micro-batches of one size; rooms above give the roles memory, drop ops whose results
- * nobody needs, and choose what is kept and what is computed again. The creator owns it; plain data; one thread.
+ * no other op needs, and choose what is kept and what is computed again. The creator owns it; plain data; one thread.
  *
  * Passes of a micro-batch: FORWARD (training), EVALUATE (running statistics, no dropout), BACKWARD. Passes of a
  * mini-batch, when all its micro-batches are through: TOTAL (the loss, after the last forward), COMMIT (running
@@ -34,7 +34,7 @@ typedef enum gp_role {
     GP_ROLE_GRAD_INPUT,  /* gradient of input `index`: written, once per backward pass, or not at all */
     GP_ROLE_GRAD_OUTPUT, /* gradient of the output: complete when the backward pass begins */
     GP_ROLE_PARAM,       /* parameter or buffer; stored in the format of its forward pass */
-    GP_ROLE_GRAD_PARAM,  /* gradient of a parameter: this micro-batch's share; whoever plans adds them up */
+    GP_ROLE_GRAD_PARAM,  /* gradient of a parameter: this micro-batch's share; the plan adds them up */
     GP_ROLE_SIDE,        /* made by FORWARD, needed by BACKWARD (pool indices); recomputed with it */
     GP_ROLE_STATS,       /* made once per micro-batch and kept until the step's end (batch statistics, partial losses);
                             EVALUATE may use it for partial losses, BACKWARD for what replicas exchange */

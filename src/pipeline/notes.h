@@ -2,7 +2,7 @@
  * failure is narrowed down to a few layers, and so rare that they cost little.
  *
  * Pure, from the routine and the counts of its ops, so that who reads a note finds the ops that it stands between as
- * who enqueued it did, and nobody keeps a list. Any thread. */
+ * the worker that enqueued it did, and no list is kept. Any thread. */
 #ifndef GP_PIPELINE_NOTES_H
 #define GP_PIPELINE_NOTES_H
 

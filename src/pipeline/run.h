@@ -78,7 +78,7 @@ GP_MUST_USE gp_status gp_run_step(gp_run *run, int mini, const gp_step_input *in
 
 /* The step's two halves: everything is enqueued; it has come to its end. Where devices work on their own, the next step
  * can be begun behind one that is under way (two at most), so that no device waits for the host between them: one of
- * the same mini-batch plan, which trains, and nobody records. From a step that was not finite on, updates change
+ * the same mini-batch plan, which trains, and none is recorded. From a step that was not finite on, updates change
  * nothing until one is begun when none is under way. gp_run_end: of the step that was begun first. */
 GP_MUST_USE gp_status gp_run_begin(gp_run *run, int mini, const gp_step_input *input, gp_error *err);
 GP_MUST_USE gp_status gp_run_end(gp_run *run, gp_step_result *result, gp_error *err);

@@ -105,7 +105,7 @@ typedef struct gp_worker {
     gp_stream *queue[GP_QUEUES];
     gp_event **marks; /* as many as a program has */
     int mark_count;
-    gp_spans *spans; /* NULL until somebody traces */
+    gp_spans *spans; /* NULL: no trace is written yet */
     char *arena;
     gp_bindings bindings;
     uint64_t command; /* number of its last command; the trainer writes it before it raises `posted` */

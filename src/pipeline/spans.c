@@ -1,6 +1,7 @@
 #include "pipeline/spans.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 
@@ -41,6 +42,7 @@ gp_status gp_spans_begin(gp_worker *worker, const gp_program *program, gp_error 
     if (!worker->spans) GP_RETURN_IF_FAILED(GP_NEW(&worker->spans, 1, err));
     GP_RETURN_IF_FAILED(GP_GROW(&worker->spans->items, &worker->spans->capacity, program->count, err));
     worker->spans->count = program->count;
+    memset(worker->spans->items, 0, program->count * sizeof(gp_span));
     if (!gp_worker_kind(worker)->event_elapsed) return GP_OK;
     GP_RETURN_IF_FAILED(make_events(worker, program, err));
     return set_origin(worker, err);
@@ -48,8 +50,16 @@ gp_status gp_spans_begin(gp_worker *worker, const gp_program *program, gp_error 
 
 void gp_spans_come_to(gp_worker *worker, const gp_site *site) {
     if (!worker->run->recorder) return;
-    worker->spans->items[site->pc] =
-        (gp_span){.issued = gp_clock(), .step = (uint32_t)site->step, .group = site->mini, .index = site->pc};
+    gp_span *span = &worker->spans->items[site->pc];
+    *span = (gp_span){.issued = gp_clock(),
+                      .early = span->early,
+                      .step = (uint32_t)site->step,
+                      .group = site->mini,
+                      .index = site->pc};
+}
+
+void gp_spans_post_early(gp_worker *worker, size_t pc) {
+    if (worker->run->recorder) worker->spans->items[pc].early = gp_clock();
 }
 
 /* Behind what stands in the instruction's queue. */

@@ -2,7 +2,7 @@
  * device works on its own, events with times stand before and behind each instruction and are read when the step is
  * done.
  *
- * Owned by the worker, made when it first records; its thread only. Each call is nothing where nobody traces. */
+ * Owned by the worker, made when it first records; its thread only. Without a trace each call does nothing. */
 #ifndef GP_PIPELINE_SPANS_H
 #define GP_PIPELINE_SPANS_H
 
@@ -13,6 +13,8 @@ GP_MUST_USE gp_status gp_spans_begin(gp_worker *worker, const gp_program *progra
 /* The worker has come to the instruction; all that it waits for is there, or is waited for in its queue; it is done, or
  * enqueued. */
 void gp_spans_come_to(gp_worker *worker, const gp_site *site);
+/* The post at `pc`, to which the worker has not come, begins within a backward. */
+void gp_spans_post_early(gp_worker *worker, size_t pc);
 GP_MUST_USE gp_status gp_spans_start(gp_worker *worker, const gp_site *site, gp_error *err);
 GP_MUST_USE gp_status gp_spans_end(gp_worker *worker, const gp_site *site, gp_error *err);
 /* The step is done on the device. */

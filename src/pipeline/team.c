@@ -307,6 +307,7 @@ static void place_spans(const gp_run *run, int mini, int worker, gp_span *spans,
         spans[i].issued -= offset;
         spans[i].started -= offset;
         spans[i].ended -= offset;
+        if (spans[i].early > 0) spans[i].early -= offset;
         spans[i].step = run->command.input ? run->command.input->step : 0;
         spans[i].group = mini;
         spans[i].index = i;

@@ -10,6 +10,7 @@
 #include "pipeline/places.h"
 #include "pipeline/run_internal.h"
 #include "pipeline/spans.h"
+#include "plan/layer_ticks.h"
 
 static gp_status load(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, const gp_step_input *input,
                       gp_error *err) {
@@ -60,7 +61,12 @@ static bool is_done(const gp_worker *worker, const gp_mini_plan *mini, const gp_
 
 static gp_status carry_out(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
     gp_run *run = worker->run;
-    if (is_done(worker, mini, instr)) return GP_OK;
+    if (is_done(worker, mini, instr)) {
+        gp_ticks *ticks = gp_spans_ticks(worker);
+        uint64_t now = ticks ? gp_clock() : 0;
+        for (size_t i = ticks ? gp_instr_ticks(run->plan, mini, instr) : 0; i > 0; i--) gp_ticks_add(ticks, now);
+        return GP_OK;
+    }
     if (gp_instr_computes(instr)) return compute(worker, mini, instr, err);
     switch (instr->op) {
     case GP_INSTR_LOAD: return load(worker, mini, instr, run->command.input, err);

@@ -144,8 +144,10 @@ static poster find_posts(const run_site *site, const gp_mini_plan *mini) {
 static gp_status post_buckets(poster *its, const run_site *site, size_t ops, gp_error *err) {
     if (its->next == its->end) return GP_OK;
     const gp_instr *instrs = its->mini->programs->worker[site->worker->index].instrs;
-    for (; its->next < its->end && &instrs[its->next->pc] == site->instr && its->next->ops <= ops; its->next++)
+    for (; its->next < its->end && &instrs[its->next->pc] == site->instr && its->next->ops <= ops; its->next++) {
+        gp_spans_post_early(site->worker, its->next->post);
         GP_RETURN_IF_FAILED(gp_channel_post(site->worker, its->mini, &instrs[its->next->post], err));
+    }
     return GP_OK;
 }
 
@@ -173,7 +175,9 @@ static gp_status find_sums(const run_site *site, const gp_mini_plan *mini, gp_er
         if (!gp_channel_is_there(worker, mini, &instrs[its->collect])) return GP_OK;
         GP_RETURN_IF_FAILED(gp_channel_collect(worker, mini, &instrs[its->collect], err));
         GP_RETURN_IF_FAILED(add_up(site, mini, &instrs[its->reduce], err));
-        if (its->post > 0) GP_RETURN_IF_FAILED(gp_channel_post(worker, mini, &instrs[its->post], err));
+        if (its->post == 0) continue;
+        gp_spans_post_early(worker, its->post);
+        GP_RETURN_IF_FAILED(gp_channel_post(worker, mini, &instrs[its->post], err));
     }
     return GP_OK;
 }

@@ -4,8 +4,7 @@
 
 #include "base/printable.h"
 
-/* Times that an instruction records. */
-static size_t instr_ticks(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr) {
+size_t gp_instr_ticks(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr) {
     const gp_routine *routines[GP_INSTR_ROUTINES];
     int count = gp_instr_routines(plan, mini, instr, routines);
     size_t ticks = 0;
@@ -20,7 +19,7 @@ size_t gp_mini_ticks(const gp_plan *plan, const gp_mini_plan *mini, int worker) 
     const gp_program *program = &mini->programs->worker[worker];
     size_t ticks = 0;
     if (plan->devices[worker].kind->event_elapsed) return 0;
-    for (size_t pc = 0; pc < program->count; pc++) ticks += instr_ticks(plan, mini, &program->instrs[pc]);
+    for (size_t pc = 0; pc < program->count; pc++) ticks += gp_instr_ticks(plan, mini, &program->instrs[pc]);
     return ticks;
 }
 

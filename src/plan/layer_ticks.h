@@ -1,7 +1,8 @@
 /* The times of layers within instructions: how many an instruction records, and which layer each belongs to.
  *
  * For each of its routines an instruction records one time at the beginning, then one after each op that it runs: an
- * op lasts from the time before it to its own. What the ops are follows from the plan. Pure; any thread. */
+ * op lasts from the time before it to its own. What the ops are follows from the plan. An instruction that was carried
+ * out within a backward before records as many times, all alike. Pure; any thread. */
 #ifndef GP_PLAN_LAYER_TICKS_H
 #define GP_PLAN_LAYER_TICKS_H
 
@@ -9,6 +10,8 @@
 
 #include "plan/plan.h"
 
+/* Times that an instruction records. */
+size_t gp_instr_ticks(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr);
 /* Times that a worker records in a mini-batch; 0 if its device works on its own. */
 size_t gp_mini_ticks(const gp_plan *plan, const gp_mini_plan *mini, int worker);
 

@@ -111,7 +111,7 @@ static gp_status wait_for_candidates(deriver *d, walker *w, gp_queue queue, gp_e
 
 /* ---- within a worker --------------------------------------------------------------------------------------------- */
 
-/* Values that a slot receives; where nobody knows who touches which, the slot is one. */
+/* Values that a slot receives; if it is not known which worker touches which, the slot is one. */
 static size_t part_count(const deriver *d, int stage, gp_frame frame) {
     const gp_stage *its = &d->stages->stage[stage];
     if (!d->request->plans) return 1;

@@ -25,8 +25,16 @@ enum {
 
 /* ---- causes ------------------------------------------------------------------------------------------------------ */
 
-/* The first cause stays. A lost process comes before what others fail with because of it. `lock` is held. */
+/* The first cause stays. After all was saved there is none. A lost process comes before what others fail with because
+ * of it. `lock` is held. */
 static void note_cause(gp_guard *guard, gp_status status, const char *text, int blamed, bool lost) {
+    if (guard->saved && (guard->cause.status == GP_OK || guard->cause.status == GP_INTERRUPTED)) {
+        guard->orphaned = guard->orphaned || (lost && blamed == 0);
+        if (guard->late.text[0]) return;
+        snprintf(guard->late.text, sizeof guard->late.text, "%s", text);
+        guard->blamed = blamed;
+        return;
+    }
     bool better = lost && !guard->lost && !guard->told && guard->cause.status == GP_IO;
     guard->lost = guard->lost || lost;
     if (guard->cause.status != GP_OK && !better) return;
@@ -77,6 +85,9 @@ static void take_message(gp_guard *guard, gp_guard_peer *from, const gp_guard_me
         break;
     case GP_GUARD_TIMEOUT:
         if (guard->rank > 0) gp_guard_set_timeout(guard, gp_guard_read_timeout(message));
+        break;
+    case GP_GUARD_SAVED:
+        if (guard->rank > 0) gp_guard_finish(guard, (gp_status)message->status);
         break;
     case GP_GUARD_HELLO:
     case GP_GUARD_READY:
@@ -163,6 +174,15 @@ static void spread_timeout(gp_guard *guard) {
         gp_guard_tell(&guard->peers[p], GP_GUARD_TIMEOUT, GP_OK, 0, &timeout, sizeof timeout);
 }
 
+static void spread_end(gp_guard *guard) {
+    pthread_mutex_lock(&guard->lock);
+    bool tells = guard->tells_end;
+    gp_status after = guard->after;
+    guard->tells_end = false;
+    pthread_mutex_unlock(&guard->lock);
+    for (int p = 0; p < guard->count && tells; p++) gp_guard_tell(&guard->peers[p], GP_GUARD_SAVED, after, 0, NULL, 0);
+}
+
 /* A process that cannot end by itself: a library may wait for what never comes, or a worker may hang. The others wait
  * longer for the one that speaks: a launcher ends all processes when the first one fails. */
 static void end_if_stuck(gp_guard *guard, double now) {
@@ -181,6 +201,27 @@ static void end_if_stuck(gp_guard *guard, double now) {
     _exit(gp_status_exit(cause.status));
 }
 
+/* All is saved, and a process is lost. MPI would wait for it. */
+static void end_late(gp_guard *guard) {
+    bool speaks = gp_guard_speaks(guard);
+    pthread_mutex_lock(&guard->lock);
+    gp_error late = guard->late;
+    gp_status after = guard->after;
+    int blamed = guard->blamed;
+    pthread_mutex_unlock(&guard->lock);
+    if (!late.text[0]) return;
+    if (speaks)
+        fprintf(stderr, "gpipe-train: warning: %s, when all was saved; the run is complete, and does not wait for it\n",
+                late.text);
+    fflush(stdout);
+    fflush(stderr);
+    for (int p = 0; p < guard->count; p++) {
+        gp_guard_tell(&guard->peers[p], GP_GUARD_LOST, GP_LOST, blamed, late.text, strlen(late.text));
+        gp_guard_tell(&guard->peers[p], GP_GUARD_BYE, GP_OK, guard->rank, NULL, 0);
+    }
+    _exit(gp_status_exit(after));
+}
+
 static void sleep_until_something(gp_guard *guard, struct pollfd *at) {
     nfds_t count = 0;
     char ignored[64];
@@ -192,13 +233,21 @@ static void sleep_until_something(gp_guard *guard, struct pollfd *at) {
         if (guard->peers[p].socket >= 0 && at[p + 1].revents) hear(guard, &guard->peers[p]);
 }
 
+static bool all_have_left(const gp_guard *guard) {
+    for (int p = 0; p < guard->count; p++)
+        if (!guard->peers[p].left && guard->peers[p].socket >= 0) return false;
+    return true;
+}
+
 /* After a failure the others wait for process 0, which says it: a launcher ends all processes when the first one fails.
- */
+ * After a run that was saved process 0 waits for the others, so that one that does not end is named. */
 static bool is_over(gp_guard *guard) {
     pthread_mutex_lock(&guard->lock);
     bool failed = guard->cause.status != GP_OK;
-    bool over = guard->quit && (!failed || guard->told);
+    bool over = guard->quit && (!failed || guard->told) && !guard->tells_end;
+    bool waits = guard->rank == 0 && guard->saved && !failed;
     pthread_mutex_unlock(&guard->lock);
+    if (over && waits) return all_have_left(guard);
     return over && (!failed || guard->rank == 0 || guard->peers[0].left || guard->peers[0].socket < 0);
 }
 
@@ -224,6 +273,8 @@ static void *work(void *argument) {
         spread_timeout(guard);
         spread_cause(guard, now);
         end_if_stuck(guard, now);
+        spread_end(guard);
+        end_late(guard);
     }
     for (int p = 0; p < guard->count; p++) gp_guard_tell(&guard->peers[p], GP_GUARD_BYE, GP_OK, guard->rank, NULL, 0);
     free(at);
@@ -328,6 +379,14 @@ void gp_guard_fail(gp_guard *guard, gp_error *cause) {
     if (cause->status == GP_IO) usleep(1000 * LOSS_MILLISECONDS);
     pthread_mutex_lock(&guard->lock);
     *cause = guard->cause;
+    pthread_mutex_unlock(&guard->lock);
+}
+
+void gp_guard_finish(gp_guard *guard, gp_status status) {
+    pthread_mutex_lock(&guard->lock);
+    guard->saved = true;
+    guard->after = status;
+    guard->tells_end = guard->rank == 0;
     pthread_mutex_unlock(&guard->lock);
 }
 

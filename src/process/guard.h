@@ -39,8 +39,8 @@ typedef struct gp_guard_listener {
 typedef struct gp_guard gp_guard;
 
 void gp_guard_describe_network(gp_guard_network *out);
-/* Process 0: begins to listen where the others are. all[process]; count 0: all are on this machine, and nobody else can
- * connect. Otherwise at the addresses from which the ways to the others lead. GP_IO. */
+/* Process 0: begins to listen where the others are. all[process]; count 0: all are on this machine, and other machines
+ * cannot connect. Otherwise at the addresses from which the ways to the others lead. GP_IO. */
 GP_MUST_USE gp_status gp_guard_listen(const gp_guard_network *all, int count, gp_guard_door *out,
                                       gp_guard_listener *listener, gp_error *err);
 /* Process 0 waits until all others are connected, and closes the listener; the others have none, and connect. Within
@@ -66,6 +66,10 @@ void gp_guard_set_deliveries(gp_guard *guard, gp_deliveries *deliveries);
 /* This process has failed, or is to end with that status: if that is the first cause, all others are told. Returns the
  * first cause in *cause. Any thread. */
 void gp_guard_fail(gp_guard *guard, gp_error *cause);
+/* Process 0: the run is over, and all of it is saved; GP_OK or GP_INTERRUPTED. The others learn it. A process that is
+ * lost from now on, or fails, is named in a warning, and all end with that status at once, also if they wait for it.
+ * gp_guard_stop waits for the others' goodbyes then. Main thread. */
+void gp_guard_finish(gp_guard *guard, gp_status status);
 /* What ended the run; GP_OK: nothing has. */
 gp_status gp_guard_cause(gp_guard *guard, gp_error *cause);
 /* Whether some process is lost, so that no other one can wait for it. */

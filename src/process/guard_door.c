@@ -136,7 +136,7 @@ static int port_of(int socket) {
     return ntohs(at.any.sa_family == AF_INET6 ? at.six.sin6_port : at.four.sin_port);
 }
 
-/* At all addresses of the door, with one port; those at which nobody can listen are left out. False: the port is not
+/* At all addresses of the door, with one port; those at which no socket can listen are left out. False: the port is not
  * free everywhere, or there is no address. */
 static bool listen_at_all(gp_guard_door *door, gp_guard_listener *out) {
     gp_guard_door its = *door;
@@ -164,7 +164,7 @@ gp_status gp_guard_listen(const gp_guard_network *all, int count, gp_guard_door 
     if (getrandom(out->secret, sizeof out->secret, 0) != (ssize_t)sizeof out->secret)
         return gp_guard_explain("no secret", err);
     list_ways(all, count, out);
-    if (out->count == 0 && count > 0) { /* the system does not tell: wherever somebody could come from */
+    if (out->count == 0 && count > 0) { /* the system does not tell: every address from which a process could come */
         out->count = all[0].count;
         memcpy(out->address, all[0].address, sizeof out->address);
     }

@@ -38,11 +38,15 @@ struct gp_guard {
     void *context;
     gp_deliveries *deliveries; /* NULL: none */
     gp_error cause;            /* the first; GP_OK: none */
-    int blamed;                /* rank that the cause is about; −1: none */
+    int blamed;                /* rank that the cause, or `late`, is about; −1: none */
     bool lost;                 /* some process is */
     bool orphaned;             /* the cause is that process 0 is lost */
     bool told;                 /* the others know the cause */
     double failed;             /* when the cause came */
+    bool saved;                /* gp_guard_finish was called, or process 0 has said so */
+    gp_status after;           /* with which the run is over then */
+    bool tells_end;            /* process 0: the others do not know it yet */
+    gp_error late;             /* what would have been the cause before that; no text: nothing */
     bool quit;
     bool tells_timeout; /* process 0: the others do not know it yet */
     double timeout, grace;

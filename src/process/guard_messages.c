@@ -30,6 +30,7 @@ static bool is_possible(gp_guard_kind kind, int status, size_t length) {
     case GP_GUARD_STOP:
     case GP_GUARD_BYE:
     case GP_GUARD_READY: return length == 0;
+    case GP_GUARD_SAVED: return (status == GP_OK || status == GP_INTERRUPTED) && length == 0;
     case GP_GUARD_ASK: return length == sizeof(gp_delivery_question);
     case GP_GUARD_ANSWER: return length == sizeof(gp_delivery_answer);
     case GP_GUARD_TIMEOUT: return length == sizeof(double);

@@ -24,6 +24,7 @@ typedef enum gp_guard_kind {
     GP_GUARD_ANSWER,
     GP_GUARD_TIMEOUT, /* process 0 says it to the others, as a double */
     GP_GUARD_READY,   /* to process 0: its HELLO has come, and this connection is the one that counts */
+    GP_GUARD_SAVED,   /* process 0 says with which status the run is over */
     GP_GUARD_KINDS
 } gp_guard_kind;
 

@@ -149,6 +149,7 @@ bool gp_processes_close(gp_processes **processes, gp_status *status, gp_error *e
     *err = cause;
     bool speaks = gp_guard_speaks(its->guard), lost = gp_guard_has_lost(its->guard);
     bool well = *status == GP_OK || *status == GP_INTERRUPTED; /* all messages have arrived */
+    if (well && its->wire->rank == 0) gp_guard_finish(its->guard, *status);
     gp_mpi_close(&its->wire, !lost && (well || (!its->begun && *status != GP_LOST)));
     gp_guard_stop(&its->guard);
     gp_deliveries_destroy(&its->deliveries);

@@ -88,7 +88,7 @@ typedef struct gp_profile {
         set_aside; /* slowdown of the kept profile in whose place costs are counted, since it was disturbed; 0: none */
     bool other_company; /* it was measured with another number of devices at work than it is used for */
     int layer_count;    /* 0: it has rates only, and times are counted */
-    char **names;       /* [layer]; NULL where nobody said */
+    char **names;       /* [layer]; NULL: not known */
     gp_profile_device *devices;
     int device_count;
     gp_profile_copy *copies;

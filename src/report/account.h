@@ -57,8 +57,8 @@ GP_MUST_USE gp_status gp_account_open(const gp_session *session, gp_account **ou
 void gp_account_close(gp_account **account);
 /* Whether a step of mini-batch plan `mini` will be recorded that comes after `more` others that are under way. */
 bool gp_account_records(const gp_account *account, int mini, int64_t more);
-/* Around mini-batch plan `mini`, where it trains; before: where the step is recorded. `traced`: what somebody else
- * records it into; NULL: nobody does. */
+/* Around mini-batch plan `mini`, where it trains; before: where the step is recorded. `traced`: the recorder of a
+ * timeline, if one is written; NULL: none is. */
 GP_MUST_USE gp_status gp_account_before(gp_account *account, gp_run *run, int mini, gp_recorder *traced, gp_error *err);
 /* The step succeeded, and took so long. */
 void gp_account_after(gp_account *account, gp_run *run, int mini, double seconds);

@@ -151,7 +151,7 @@ static gp_status ask_from(gp_player *p, const gp_agent *a, size_t pc, bool chann
     return gp_heap_push(&p->asks, (gp_heap_item){time, rank, seconds, (uint32_t)who, (uint32_t)pc}, err);
 }
 
-/* A transfer that needs nobody has arrived. */
+/* A transfer that needs no worker has arrived. */
 static void arrive(gp_player *p, const gp_instr *instr, double time) {
     gp_player_happened(p, (gp_wait){instr->edge, instr->micro, GP_WAIT_SENT}, time);
     gp_player_happened(p, (gp_wait){instr->edge, instr->micro, GP_WAIT_PULLED}, time);

@@ -141,7 +141,7 @@ static gp_status wait_for_members(const gp_indices *members, uint32_t collective
     return GP_OK;
 }
 
-/* `tables`: NULL: nobody waits for slots. */
+/* `tables`: NULL: no worker waits for slots. */
 static gp_status derive_worker(const gp_stages *stages, const gp_program *program, life_table *tables,
                                gp_worker_waits *waits, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_NEW(&waits->first, program->count + 1, err));

@@ -77,7 +77,7 @@ static gp_status begin(gp_profile_search *s, gp_error *err) {
     return gp_profile_path("profiles", &s->now, s->devices, s->count, &s->path, err);
 }
 
-/* What somebody names is used, whatever it is of: that is how plans for other machines are made. */
+/* A profile that the user names is used, also of another machine: that is how plans for other machines are made. */
 static gp_status take_named(gp_profile_search *s, gp_error *err) {
     gp_profile *profile = NULL;
     char *difference = NULL;

@@ -51,7 +51,7 @@ typedef struct gp_session_options {
     /* This session looks for a balance, by time whatever the configuration says: data and weights are not looked at. */
     bool balances;
     bool orders; /* it looks for the order in which the devices should stand, too */
-    bool tries;  /* one of many that are tried: where it does not fit nobody asks what would, and `unfit` says so */
+    bool tries;  /* one of many that are tried: if it does not fit, `unfit` says so, and no remedy is looked for */
     const char *profile; /* the profile's file; NULL: by `profiling`. Borrowed for the call, as is the next */
     struct gp_profile *
         *given; /* not NULL, and there is one: that is taken over; where opening fails it is given back */

@@ -28,10 +28,10 @@ GP_MUST_USE gp_status gp_folder_check_own(const char *folder, gp_error *err);
 GP_MUST_USE gp_status gp_folder_check_entry(const char *folder, const char *name, gp_error *err);
 /* GP_USAGE where the folder holds a run. What it says lasts as long as the lock. */
 GP_MUST_USE gp_status gp_folder_check_unused(const char *path, gp_error *err);
-/* GP_USAGE where the folder holds such names that no run has left there: a configuration or metrics of somebody else,
+/* GP_USAGE where the folder holds such names that no run has left there: a configuration or metrics of another program,
  * or others without a run's configuration. */
 GP_MUST_USE gp_status gp_folder_check_remains(const char *path, gp_error *err);
-/* GP_USAGE where the folder's config.yaml is the configuration that is to run, and somebody's own, which the run would
+/* GP_USAGE where the folder's config.yaml is the configuration that is to run, and the user's own, which the run would
  * write over: not one that a run has left. */
 GP_MUST_USE gp_status gp_folder_check_config(const char *path, const char *config, gp_error *err);
 /* Holds the folder for this process until it ends, however it ends. GP_USAGE where another one holds it. *there: it is

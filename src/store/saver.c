@@ -37,7 +37,7 @@ struct gp_saver {
     pthread_mutex_t lock;
     pthread_cond_t change;
     bool busy, quit;  /* lock */
-    gp_error failure; /* of the last snapshot, until somebody was told; lock */
+    gp_error failure; /* of the last snapshot, until gp_saver_wait has returned it; lock */
 };
 
 /* Before anything is written: a link may have been put there since the run began. */
@@ -55,7 +55,7 @@ static gp_status make_folder(const gp_saver *saver, gp_error *err) {
     return errno == EEXIST ? GP_OK : gp_fail(err, GP_IO, "%s: cannot be made: %s", path.text, strerror(errno));
 }
 
-/* A snapshot says how far metrics.jsonl was. Where somebody took the file away, resuming says so. */
+/* A snapshot says how far metrics.jsonl was. If the file was removed since, resuming says so. */
 static gp_status sync_metrics(const gp_saver *saver, gp_error *err) {
     const gp_path path = gp_folder_file(saver->folder, "metrics.jsonl");
     return access(path.text, F_OK) == 0 ? gp_file_sync(path.text, err) : GP_OK;

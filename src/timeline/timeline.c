@@ -26,10 +26,9 @@ typedef struct writer {
     uint64_t origin;       /* the timeline's zero by the host's clock */
     size_t **bytes;        /* [mini]: gp_memory_follow's; NULL until it is needed */
     size_t alive;          /* as last written */
-    uint64_t mini_batch;   /* how many have begun: the same number on every worker for the same mini-batch */
+    uint64_t mini_batch;   /* the span's, counted from 0: the same number on every worker */
     const gp_ticks *ticks; /* times of layers; NULL: none were recorded */
     size_t next_tick;
-    size_t at; /* the span that is written, of the worker's */
     const gp_wait_finder *waits;
 } writer;
 
@@ -129,17 +128,6 @@ static void describe_wait(const writer *w, size_t index, bool barrier, char args
     snprintf(args + used, ARGS_TEXT - used, ",%s", gp_wait_finder_text(w->waits, w->worker, index, barrier, text));
 }
 
-/* Where a post begins that was carried out within a backward: with it. Spans of a mini-batch stand in its order. */
-static uint64_t start_of(const writer *w, const gp_span *span) {
-    const gp_worker_posts *posts = w->plan->minis[span->group].early;
-    for (size_t i = 0; posts && i < posts[w->worker].count; i++) {
-        const gp_early_post *its = &posts[w->worker].items[i];
-        size_t back = span->index - its->pc;
-        if (its->post == span->index && back <= w->at) return (span - back)->started;
-    }
-    return span->started;
-}
-
 /* From the start of the send or post, which comes before the start of the receive or collect by any clock. `event`: of
  * the end that makes the copy one of its own. */
 static void write_arrow(const writer *w, const gp_span *span, const gp_instr *instr, gp_wait event) {
@@ -147,7 +135,18 @@ static void write_arrow(const writer *w, const gp_span *span, const gp_instr *in
     uint64_t id = w->mini_batch * gp_event_count(stages, w->max_pieces);
     id += gp_event_number(stages, w->max_pieces, &event);
     int track = track_of(w->plan, w->worker, gp_instr_queue(stages, instr));
-    gp_chrome_arrow(w->chrome, gp_instr_copies(instr), track, "copy", id, start_of(w, span));
+    gp_chrome_arrow(w->chrome, gp_instr_copies(instr), track, "copy", id, span->early ? span->early : span->started);
+}
+
+/* Whether a part of the collective goes from one stage to the other: what has no bytes is not sent. */
+static bool carries_part(const writer *w, const gp_span *span, const gp_instr *instr, int from, int to) {
+    const gp_instr collect = {
+        .op = GP_INSTR_COLLECT, .micro = instr->micro, .stage = (uint16_t)to, .collective = instr->collective};
+    gp_moves moves = gp_moves_of(w->plan, &w->plan->minis[span->group], &collect);
+    gp_move move;
+    while (gp_moves_next(&moves, &move))
+        if (move.from == from && move.bytes > 0) return true;
+    return false;
 }
 
 /* Each copy of a gather or broadcast has one end that is not the root. Of the other collectives only the copies to the
@@ -156,17 +155,17 @@ static void write_arrows(const writer *w, const gp_span *span, const gp_instr *i
     if (gp_instr_has_edge(instr)) write_arrow(w, span, instr, (gp_wait){instr->edge, instr->micro, GP_WAIT_SENT});
     if (!gp_instr_joins(instr)) return;
     const gp_collective *its = &w->plan->stages->collectives[instr->collective];
-    bool posts = instr->op == GP_INSTR_POST;
+    bool posts = instr->op == GP_INSTR_POST, mutual = gp_collective_is_mutual(its);
     const gp_indices *others = posts ? &its->collectors : &its->contributors;
-    if (gp_collective_is_mutual(its)) {
-        int replica = w->plan->stages->stage[instr->stage].replica, before = replica ? replica : (int)others->count;
-        int from = posts ? instr->stage : others->items[before - 1];
-        write_arrow(w, span, instr, (gp_wait){instr->collective, (uint16_t)from, GP_WAIT_POSTED});
-        return;
-    }
-    for (size_t i = 0; i < others->count; i++) {
-        int member = instr->stage == its->root ? others->items[i] : instr->stage;
-        write_arrow(w, span, instr, (gp_wait){instr->collective, (uint16_t)member, GP_WAIT_POSTED});
+    size_t count = others->count, replica = (size_t)w->plan->stages->stage[instr->stage].replica;
+    for (size_t i = 0; i < (mutual ? 1 : count); i++) {
+        int peer = mutual                      ? others->items[(replica + (posts ? 1 : count - 1)) % count]
+                   : instr->stage == its->root ? others->items[i]
+                                               : its->root;
+        int from = posts ? instr->stage : peer, to = posts ? peer : instr->stage;
+        int member = mutual || from != its->root ? from : to;
+        if (carries_part(w, span, instr, from, to))
+            write_arrow(w, span, instr, (gp_wait){instr->collective, (uint16_t)member, GP_WAIT_POSTED});
     }
 }
 
@@ -203,7 +202,7 @@ static void write_layers(writer *w, const gp_span *span, const gp_instr *instr) 
         for (size_t o = 0; o < routines[r]->count; o++) {
             if (routines[r]->ops[o].when == gp_instr_skips(instr)) continue;
             uint64_t to = w->ticks->times[w->next_tick++];
-            write_layer(w, span, instr, &routines[r]->ops[o], from, to);
+            if (to > from) write_layer(w, span, instr, &routines[r]->ops[o], from, to); /* else it was done before */
             from = to;
         }
     }
@@ -214,8 +213,7 @@ static gp_status write_span(writer *w, size_t index, const gp_span *span, gp_err
     char name[GP_INSTR_TEXT], args[ARGS_TEXT];
     gp_instr_text(name, instr);
     describe(w, span, instr, args);
-    w->at = index;
-    if (span->index == 0) w->mini_batch++;
+    w->mini_batch = gp_wait_finder_mini_batch(w->waits, w->worker, index);
     int track = track_of(w->plan, w->worker, gp_instr_queue(w->plan->stages, instr));
     write_wait(w, index, span, track, args);
     if (instr->op == GP_INSTR_BARRIER && !has_queues(w->plan, w->worker)) describe_wait(w, index, true, args);

@@ -7,10 +7,11 @@
 #include "base/memory.h"
 #include "plan/program_index.h"
 
-/* Where the mini-batches of a worker's lane begin. */
+/* Where the mini-batches begin in a worker's lane, of those in which the worker has instructions. */
 typedef struct starts {
-    size_t *first; /* [mini-batch] index of its first span */
-    size_t count, capacity;
+    size_t *first;  /* index of the first span; rises */
+    size_t *number; /* of the mini-batch, counted from 0; rises */
+    size_t count, capacity, numbers;
 } starts;
 
 struct gp_wait_finder {
@@ -20,11 +21,38 @@ struct gp_wait_finder {
     starts *starts;             /* [worker] */
 };
 
-static gp_status list_starts(const gp_lane *lane, starts *out, gp_error *err) {
+static gp_status add_start(starts *its, size_t first, size_t number, gp_error *err) {
+    GP_RETURN_IF_FAILED(GP_GROW(&its->first, &its->capacity, its->count + 1, err));
+    GP_RETURN_IF_FAILED(GP_GROW(&its->number, &its->numbers, its->count + 1, err));
+    its->first[its->count] = first;
+    its->number[its->count++] = number;
+    return GP_OK;
+}
+
+/* A worker that has instructions in all mini-batches, as one of the first replicas. */
+static int find_steady(const gp_plan *plan) {
+    for (int w = 0; w < plan->workers; w++) {
+        int mini = 0;
+        while (mini < plan->mini_count && plan->minis[mini].programs->worker[w].count > 0) mini++;
+        if (mini == plan->mini_count) return w;
+    }
+    return 0;
+}
+
+/* All lanes have the mini-batches of the steady worker's, in the same order, except those in which a worker has no
+ * instructions. */
+static gp_status list_starts(const gp_wait_finder *finder, int steady, int worker, gp_error *err) {
+    const gp_lane *lane = &finder->recorder->lanes[worker];
+    const starts *all = &finder->starts[steady];
+    size_t number = 0;
     for (size_t i = 0; i < lane->count; i++) {
         if (lane->spans[i].index != 0) continue;
-        GP_RETURN_IF_FAILED(GP_GROW(&out->first, &out->capacity, out->count + 1, err));
-        out->first[out->count++] = i;
+        while (worker != steady && number < all->count) {
+            int mini = finder->recorder->lanes[steady].spans[all->first[number]].group;
+            if (finder->plan->minis[mini].programs->worker[worker].count > 0) break;
+            number++;
+        }
+        GP_RETURN_IF_FAILED(add_start(&finder->starts[worker], i, number++, err));
     }
     return GP_OK;
 }
@@ -38,8 +66,10 @@ gp_status gp_wait_finder_create(const gp_plan *plan, const gp_recorder *recorder
     if (status == GP_OK) status = GP_NEW(&finder->starts, plan->workers, err);
     for (int m = 0; m < plan->mini_count && status == GP_OK; m++)
         status = gp_program_index_init(plan->stages, plan->minis[m].programs, &finder->programs[m], err);
+    int steady = find_steady(plan);
+    if (status == GP_OK) status = list_starts(finder, steady, steady, err);
     for (int w = 0; w < plan->workers && status == GP_OK; w++)
-        status = list_starts(&recorder->lanes[w], &finder->starts[w], err);
+        if (w != steady) status = list_starts(finder, steady, w, err);
     if (status != GP_OK)
         gp_wait_finder_destroy(&finder);
     else
@@ -51,7 +81,10 @@ void gp_wait_finder_destroy(gp_wait_finder **finder) {
     gp_wait_finder *it = *finder;
     if (!it) return;
     for (int m = 0; it->programs && m < it->plan->mini_count; m++) gp_program_index_fini(&it->programs[m]);
-    for (int w = 0; it->starts && w < it->plan->workers; w++) free(it->starts[w].first);
+    for (int w = 0; it->starts && w < it->plan->workers; w++) {
+        free(it->starts[w].first);
+        free(it->starts[w].number);
+    }
     free(it->programs);
     free(it->starts);
     free(it);
@@ -82,9 +115,15 @@ static size_t find_last(const size_t *numbers, size_t count, size_t value) {
 static const gp_span *find_span(const gp_wait_finder *finder, int worker, size_t mini_batch, size_t pc) {
     const starts *its = &finder->starts[worker];
     const gp_lane *lane = &finder->recorder->lanes[worker];
-    if (mini_batch >= its->count || its->first[mini_batch] + pc >= lane->count) return NULL;
-    const gp_span *span = &lane->spans[its->first[mini_batch] + pc];
+    size_t at = find_last(its->number, its->count, mini_batch);
+    if (its->count == 0 || its->number[at] != mini_batch || its->first[at] + pc >= lane->count) return NULL;
+    const gp_span *span = &lane->spans[its->first[at] + pc];
     return span->index == pc ? span : NULL;
+}
+
+size_t gp_wait_finder_mini_batch(const gp_wait_finder *finder, int worker, size_t index) {
+    const starts *its = &finder->starts[worker];
+    return its->number[find_last(its->first, its->count, index)];
 }
 
 static cause copy_cause(const gp_wait_finder *finder, const gp_span *span, size_t mini_batch, const gp_wait *wait) {
@@ -97,12 +136,19 @@ static cause copy_cause(const gp_wait_finder *finder, const gp_span *span, size_
     return found;
 }
 
-static cause last_copy(const gp_wait_finder *finder, const gp_span *span, size_t mini_batch,
+/* Whether the cause can have held up a worker that came to its instruction at `since`: a message from another process
+ * is under way for some time after its send has ended. */
+static bool may_hold_up(const gp_wait_finder *finder, const cause *its, int worker, uint64_t since) {
+    if (!its->span || its->worker == worker) return false;
+    return its->span->ended > since || finder->plan->process[its->worker] != finder->plan->process[worker];
+}
+
+static cause last_copy(const gp_wait_finder *finder, int worker, const gp_span *span, uint64_t since, size_t mini_batch,
                        const gp_worker_waits *waits, size_t which) {
     cause last = {0};
     for (size_t i = waits->first[which]; i < waits->first[which + 1]; i++) {
         cause its = copy_cause(finder, span, mini_batch, &waits->items[i]);
-        if (its.span && (!last.span || its.span->ended > last.span->ended)) last = its;
+        if (may_hold_up(finder, &its, worker, since) && (!last.span || its.span->ended > last.span->ended)) last = its;
     }
     return last;
 }
@@ -123,11 +169,14 @@ static cause find_cause(const gp_wait_finder *finder, int worker, size_t index, 
     const gp_mini_plan *mini = &finder->plan->minis[span->group];
     const gp_program_index *stands = &finder->programs[span->group];
     const starts *its = &finder->starts[worker];
-    size_t mini_batch = find_last(its->first, its->count, index);
-    if (!barrier) return last_copy(finder, span, mini_batch, &mini->waits->worker[worker], span->index);
+    size_t mini_batch = its->number[find_last(its->first, its->count, index)];
+    if (!barrier)
+        return last_copy(finder, worker, span, span->issued, mini_batch, &mini->waits->worker[worker], span->index);
     size_t which = find_last(stands->barriers[worker], stands->barrier_count[worker], span->index);
-    if (!mini->meets) return last_to_come(finder, span, mini_batch, which);
-    return last_copy(finder, span, mini_batch, &mini->meets->worker[worker], which);
+    if (mini->meets)
+        return last_copy(finder, worker, span, span->started, mini_batch, &mini->meets->worker[worker], which);
+    cause last = last_to_come(finder, span, mini_batch, which);
+    return may_hold_up(finder, &last, worker, span->started) ? last : (cause){0};
 }
 
 static const char *word_before(const gp_instr *instr, bool barrier) {
@@ -142,8 +191,7 @@ const char *gp_wait_finder_text(const gp_wait_finder *finder, int worker, size_t
     const gp_programs *programs = plan->minis[span->group].programs;
     cause its = find_cause(finder, worker, index, barrier);
     char text[GP_INSTR_TEXT], carries[32] = "";
-    /* What had happened when the worker came is not what held it up. */
-    if (!its.span || its.worker == worker || its.span->ended <= (barrier ? span->started : span->issued)) {
+    if (!its.span) {
         snprintf(buffer, GP_WAIT_TEXT, "\"for\":\"nothing: %s\"",
                  barrier ? "the other workers had come" : "the worker's thread did not run");
         return buffer;

@@ -15,6 +15,10 @@ GP_MUST_USE gp_status gp_wait_finder_create(const gp_plan *plan, const gp_record
                                             gp_error *err);
 void gp_wait_finder_destroy(gp_wait_finder **finder);
 
+/* The mini-batch of span `index` of a worker's lane: how many the run had recorded before it. A worker may have no
+ * instructions in a mini-batch, as a replica has none without a sample. */
+size_t gp_wait_finder_mini_batch(const gp_wait_finder *finder, int worker, size_t index);
+
 /* Members of a JSON object: `"for":"send s0 m3 e0 on worker 0 (activation)","for_worker":0,"for_pc":12`. For the time
  * before span `index` of a worker's lane, until its inputs were ready; `barrier`: for the span itself, a barrier's.
  * Buffer is returned. */

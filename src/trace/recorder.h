@@ -1,6 +1,6 @@
 /* Spans of what workers did, in time: recorded into memory while a run goes on, read when it is over.
  *
- * A recorder has lanes, one per thread that records. Only that thread calls gp_lane_add, and only while nobody calls
+ * A recorder has lanes, one per thread that records. Only that thread calls gp_lane_add, and only while no thread calls
  * anything else: room is made between mini-batches, when the workers are idle, so that recording is three reads of the
  * clock and a store. Each lane may have ticks: times within its spans. The creator owns the recorder.
  */
@@ -18,6 +18,7 @@ typedef struct gp_span {
     uint64_t issued;  /* gp_clock: when the thread came to it */
     uint64_t started; /* when all that it waited for was there */
     uint64_t ended;
+    uint64_t early; /* a post that was carried out within a backward before: when that began; 0: it was not */
     uint32_t step;
     int32_t group; /* which program */
     size_t index;  /* in it */

@@ -369,8 +369,10 @@ gp_status gp_metrics_resume(gp_metrics *metrics, const gp_session *session, int6
     return write_beginning(metrics, session, event, err);
 }
 
-gp_status gp_metrics_change(gp_metrics *metrics, int64_t step, const gp_settings *changes, gp_error *err) {
-    json_t *event = json_pack("{s:s, s:I}", "event", "change", "step", (json_int_t)step);
+gp_status gp_metrics_change(gp_metrics *metrics, int64_t step, int64_t steps, const gp_settings *changes,
+                            gp_error *err) {
+    json_t *event =
+        json_pack("{s:s, s:I, s:I}", "event", "change", "step", (json_int_t)step, "steps", (json_int_t)steps);
     return write_line(metrics, add_changes(event, changes), err);
 }
 

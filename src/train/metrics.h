@@ -27,7 +27,7 @@ GP_MUST_USE gp_status gp_metrics_open(const char *path, double began, gp_metrics
  * missing file is created. */
 GP_MUST_USE gp_status gp_metrics_reopen(const char *path, int64_t bytes, int64_t step, double began, gp_metrics **out,
                                         bool *lost, gp_error *err);
-/* Somebody has removed or replaced the file. */
+/* Another program has removed or replaced the file. */
 bool gp_metrics_are_gone(const gp_metrics *metrics);
 /* Goes on in a new file. GP_IO, also where another one of that name is there: the metrics go on where they were. */
 GP_MUST_USE gp_status gp_metrics_renew(gp_metrics *metrics, const char *path, bool *renewed, gp_error *err);
@@ -44,8 +44,10 @@ GP_MUST_USE gp_status gp_metrics_start(gp_metrics *metrics, const gp_session *se
 /* The event "resume", with what "start" has, the step that the run goes on from, and the keys that change. */
 GP_MUST_USE gp_status gp_metrics_resume(gp_metrics *metrics, const gp_session *session, int64_t step,
                                         const gp_settings *changes, gp_error *err);
-/* The event "change": the keys that change, and the first step that has their new values. */
-GP_MUST_USE gp_status gp_metrics_change(gp_metrics *metrics, int64_t step, const gp_settings *changes, gp_error *err);
+/* The event "change": the keys that change, the first step that has their new values, and the steps of the whole run
+ * from then on. */
+GP_MUST_USE gp_status gp_metrics_change(gp_metrics *metrics, int64_t step, int64_t steps, const gp_settings *changes,
+                                        gp_error *err);
 
 typedef struct gp_step_record {
     int64_t step, epoch; /* from 1 */

@@ -39,7 +39,7 @@ typedef struct predictor {
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
-/* Only such a file as this program writes here may be written over: whatever else is there is somebody's work. */
+/* Only such a file as this program writes here may be written over: any other file there may be the user's work. */
 static gp_status refuse_other(const char *path, gp_error *err) {
     struct stat about;
     gp_safetensors *file = NULL;

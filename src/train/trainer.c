@@ -6,7 +6,7 @@
 #include "settings/rate.h"
 #include "train/trainer_internal.h"
 
-/* Said once: the file's lines wait in memory from now on; or somebody has removed it, and another one begins, or cannot
+/* Said once: the file's lines wait in memory from now on; or it was removed, and another one begins, or cannot
  * begin. A snapshot says how long the new one is. */
 static gp_status watch_metrics(gp_trainer *t, gp_error *err) {
     gp_error failure = {0};

@@ -74,7 +74,7 @@ gp_status gp_trainer_change(gp_trainer *t, gp_error *err) {
     close_parts(t);
     if (status == GP_OK) status = open_next(t, err);
     if (status != GP_OK) return gp_error_context(err, "the change at step %" PRId64 ": ", change->step);
-    GP_RETURN_IF_FAILED(gp_metrics_change(t->metrics, change->step, &change->settings, err));
+    GP_RETURN_IF_FAILED(gp_metrics_change(t->metrics, change->step, t->session->steps, &change->settings, err));
     say_change(t, change);
     return GP_OK;
 }

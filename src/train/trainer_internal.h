@@ -81,7 +81,8 @@ const char *gp_trainer_origin(char buffer[GP_ORIGIN_TEXT], const gp_trainer *t, 
 
 /* Runs a step, or begins it and ends the one before. */
 GP_MUST_USE gp_status gp_trainer_step(gp_trainer *t, const gp_batch *batch, gp_error *err);
-/* Ends the step that is under way where somebody waits for it, or the next mini-batch would be waited for. */
+/* Ends the step that is under way if an evaluation or a snapshot waits for it, or the next mini-batch is not read yet.
+ */
 GP_MUST_USE gp_status gp_trainer_catch_up(gp_trainer *t, gp_loader *loader, gp_error *err);
 /* Where the loop has failed for the reason in *err: what is under way is ended, so that the run can be saved. Where
  * that fails it is the reason, since it came first. Returns which. */

@@ -136,7 +136,7 @@ gp_status gp_trainer_abandon(gp_trainer *t, gp_error *err) {
     return err->status;
 }
 
-/* Somebody wants the run as the step leaves it. */
+/* An evaluation or a snapshot needs the state after this step. */
 static bool is_waited_for(const gp_trainer *t) {
     int64_t step = t->under_way.step;
     return step == gp_session_last(t->session) || step == t->session->steps || gp_trainer_stopping(t) ||

@@ -1,7 +1,7 @@
 /* gpipe-balance --simulate: a schedule played on given times, without a model and without devices.
  *
  * A YAML file says how many devices, how many micro-batches, and how long everything takes; programs are made as for a
- * run, and played with buffers that never lack and transfers that need nobody. Owned by the caller; one thread.
+ * run, and played with buffers that never lack and transfers that need no worker. Owned by the caller; one thread.
  */
 #ifndef GP_TUNE_WHAT_IF_H
 #define GP_TUNE_WHAT_IF_H

@@ -1,7 +1,8 @@
 /* A library to be loaded before a program's own (LD_PRELOAD). In the process whose rank is GP_HANG_RANK the computation
  * of oneDNN number GP_HANG_AT, counted from 1, never ends. If GP_HANG_AT is "TERM", it gets that signal while MPI
- * starts. If it is "STOP", it is stopped where it takes the first connection of another process's guard. If it is "LOSE
- * N", message number N that it sends over MPI never arrives. Any thread may call. */
+ * starts. If it is "STOP", it is stopped where it takes the first connection of another process's guard. If it is
+ * "END", it is stopped where MPI ends. If it is "LOSE N", message number N that it sends over MPI never arrives. Any
+ * thread may call. */
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -17,7 +18,7 @@
 enum { NOWHERE = 1 << 20 /* added to a tag: no message is received there */ };
 
 static long at, lost; /* 0: never */
-static bool ends;
+static bool ends, stops_late;
 static atomic_bool stops;
 static atomic_long computations, messages;
 
@@ -32,6 +33,7 @@ __attribute__((constructor)) static void begin(void) {
     if (!own || !rank || !number || strcmp(own, rank) != 0) return;
     at = strtol(number, NULL, 10);
     ends = strcmp(number, "TERM") == 0;
+    stops_late = strcmp(number, "END") == 0;
     atomic_store(&stops, strcmp(number, "STOP") == 0);
     (void)sscanf(number, "LOSE %ld", &lost);
 }
@@ -39,6 +41,11 @@ __attribute__((constructor)) static void begin(void) {
 int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
     if (ends) raise(SIGTERM);
     return ((__typeof__(&MPI_Init_thread))dlsym(RTLD_NEXT, "MPI_Init_thread"))(argc, argv, required, provided);
+}
+
+int MPI_Finalize(void) {
+    if (stops_late) raise(SIGSTOP);
+    return ((__typeof__(&MPI_Finalize))dlsym(RTLD_NEXT, "MPI_Finalize"))();
 }
 
 /* Libraries ask for the address of the other end; the guard does not. */

@@ -258,7 +258,7 @@ class Resume(Runs):
         self.expect_repeated()
         events = [line for line in read_lines(self.run_folder + "-repeated") if line["event"] == "change"]
         self.assertIn({"optimizer.adam.lr": 0.001, "train.steps": 70}, [line["changes"] for line in events])
-        self.assertEqual(events[-1]["step"], 51)
+        self.assertEqual((events[-1]["step"], events[-1]["steps"]), (51, 70))
 
     def test_changes_of_an_interrupted_run(self):
         """The learning rate alone is a change; a later resume goes on with it, and with what --set said at the start."""

@@ -638,6 +638,7 @@ static const struct {
     {"a timeout of 0 s", {GP_GUARD_TIMEOUT, 0, 0, 0, 8, 0, 0, 0}, 8},
     {"a second READY", {GP_GUARD_READY, 0, 1, 0, 0, 0, 0, 0}, 0},
     {"a READY with a text", {GP_GUARD_READY, 0, 1, 0, 1, 0, 0, 0}, 1},
+    {"a saved run that has failed", {GP_GUARD_SAVED, GP_IO, 0, 0, 0, 0, 0, 0}, 0},
     {"a HELLO of another length", {GP_GUARD_HELLO, 0, 1, 0, 1, 0, 0, 0}, 1},
 };
 
@@ -735,48 +736,125 @@ static void test_texts_can_be_printed(void **state) {
 
 /* ---- a process that does not end --------------------------------------------------------------------------------- */
 
-/* The child's guard ends it, since its main thread never does, and says the cause. */
-static void test_a_process_that_does_not_end_is_ended(void **state) {
-    static group all;
-    int said[2], status;
-    char line[256] = "";
-    (void)state;
-    listen_for(&all, 2);
-    assert_int_equal(pipe(said), 0);
+/* A child with a guard, whose main thread never ends. *said: what it writes to stderr. `after`: with which status the
+ * run was saved; GP_INTERNAL: it was not. */
+static pid_t fork_guard(group *all, int rank, gp_status after, int *said) {
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
     fflush(stdout);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
         gp_guard *guard = NULL;
         gp_error err = {0};
-        dup2(said[1], STDERR_FILENO);
-        if (gp_guard_start(&all.door, &all.listener, 0, 2, LONG, &guard, &err) != GP_OK) _exit(99);
+        dup2(ends[1], STDERR_FILENO);
+        close(ends[0]);
+        if (gp_guard_start(&all->door, rank ? NULL : &all->listener, rank, 2, LONG, &guard, &err) != GP_OK) _exit(99);
         gp_guard_set_grace(guard, 0.1);
+        if (rank == 0 && after != GP_INTERNAL) gp_guard_set_timeout(guard, 0.5);
+        if (rank == 0 && after != GP_INTERNAL) gp_guard_finish(guard, after);
         for (;;) pause();
     }
-    close(said[1]);
-    stop_listening(&all);
+    close(ends[1]);
+    if (rank == 0) stop_listening(all);
+    *said = ends[0];
+    return child;
+}
+
+static void expect_end(pid_t child, int said, int exit_status, const char *expected) {
+    char line[512] = "";
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), exit_status);
+    assert_true(read(said, line, sizeof line - 1) >= 0);
+    assert_string_equal(line, expected);
+    close(said);
+}
+
+/* The child's guard ends it, and says the cause. */
+static void test_a_process_that_does_not_end_is_ended(void **state) {
+    static group all;
+    int said;
+    (void)state;
+    listen_for(&all, 2);
+    pid_t child = fork_guard(&all, 0, GP_INTERNAL, &said);
     int fake = fake_join(&all.door, 1);
     fake_tell(fake, GP_GUARD_FAIL, GP_DATA, 1, "process 1: a file", 17);
     fake_await(fake, GP_GUARD_BYE, NULL);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 1);
-    assert_true(read(said[0], line, sizeof line - 1) > 0);
-    assert_string_equal(line, "gpipe-train: process 1: a file\n");
-    close(said[0]);
+    expect_end(child, said, 1, "gpipe-train: process 1: a file\n");
+    close(fake);
+}
+
+/* Process 1 is stopped when all is saved: process 0 does not wait for it for ever, and the run is well. When process 1
+ * goes on, it learns that. */
+static void test_a_process_that_is_lost_after_all_was_saved(void **state) {
+    static group all;
+    gp_error told = {0};
+    int said;
+    (void)state;
+    listen_for(&all, 2);
+    pid_t child = fork_guard(&all, 0, GP_OK, &said);
+    int fake = fake_join(&all.door, 1);
+    fake_await(fake, GP_GUARD_SAVED, NULL);
+    fake_await(fake, GP_GUARD_LOST, &told);
+    assert_string_equal(told.text, "process 1 (host fake, pid 7) has given no sign of life for 0.5 s");
+    fake_await(fake, GP_GUARD_BYE, NULL);
+    expect_end(child, said, 0,
+               "gpipe-train: warning: process 1 (host fake, pid 7) has given no sign of life for 0.5 s, when all was "
+               "saved; the run is complete, and does not wait for it\n");
+    close(fake);
+}
+
+/* The other way round, of a run that was interrupted. Before it has heard that, it is a failure. */
+static void test_process_0_is_lost_after_all_was_saved(void **state) {
+    static const char sentence[] = "process 0 (host fake, pid 7) has ended without a word";
+    static group all;
+    int said, rank;
+    char expected[256];
+    (void)state;
+    for (int saved = 0; saved < 2; saved++) {
+        listen_for(&all, 2);
+        pid_t child = fork_guard(&all, 1, GP_INTERNAL, &said);
+        int fake = fake_admit(&all.listener, &all.door, &rank);
+        if (saved) fake_tell(fake, GP_GUARD_SAVED, GP_INTERRUPTED, 0, NULL, 0);
+        shutdown(fake, SHUT_WR);
+        snprintf(expected, sizeof expected, "gpipe-train: %s%s%s\n", saved ? "warning: " : "", sentence,
+                 saved ? ", when all was saved; the run is complete, and does not wait for it" : "");
+        expect_end(child, said, saved ? 130 : 1, expected);
+        close(fake);
+        stop_listening(&all);
+    }
+}
+
+/* Process 0 hears the goodbyes of all before it ends. */
+static void test_process_0_waits_for_goodbyes(void **state) {
+    static group all;
+    (void)state;
+    begin(&all, 3, 1);
+    int fake = fake_join(&all.door, 2);
+    end_start(&all, 0);
+    gp_guard_finish(of(&all, 0), GP_OK);
+    fake_await(fake, GP_GUARD_SAVED, NULL);
+    gp_guard_stop(&all.member[1].guard);
+    fake_tell(fake, GP_GUARD_BYE, GP_OK, 2, NULL, 0);
+    end(&all);
     close(fake);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_process_that_does_not_end_is_ended), /* forks, before there are threads */
+        /* These fork, before there are threads. */
+        cmocka_unit_test(test_a_process_that_does_not_end_is_ended),
+        cmocka_unit_test(test_a_process_that_is_lost_after_all_was_saved),
+        cmocka_unit_test(test_process_0_is_lost_after_all_was_saved),
         cmocka_unit_test(test_all_learn_the_first_cause),
         cmocka_unit_test(test_a_later_watch_is_cancelled),
         cmocka_unit_test(test_a_process_that_ends_without_a_word_is_lost),
         cmocka_unit_test(test_a_silent_process_is_lost),
         cmocka_unit_test(test_process_0_tells_the_timeout),
         cmocka_unit_test(test_goodbye_is_no_loss),
+        cmocka_unit_test(test_process_0_waits_for_goodbyes),
         cmocka_unit_test(test_asking_for_the_end_reaches_process_0),
         cmocka_unit_test(test_a_message_that_mpi_loses_ends_the_run),
         cmocka_unit_test(test_questions_that_no_process_asks),

@@ -259,6 +259,18 @@ class Processes(ReaderTest):
         self.assertEqual(timeline.remarks, ["Several processes use a GPU of the same number, and the export does not say whether "
                                             "it is the same GPU: they are taken as one."])
 
+    def test_gpus_of_two_hosts_are_two_workers(self):
+        """Both hosts call the GPU 0, and both processes have the number 100."""
+        with Made(self.path) as made:
+            for start in (0, 20):
+                made.kernel(start, start + 5, start - 1, 1)
+            for table in ("KERNEL", "RUNTIME"):
+                made.db.execute(f"UPDATE CUPTI_ACTIVITY_KIND_{table} SET {'globalPid = globalPid' if table == 'KERNEL' else 'globalTid = globalTid'} "
+                                "+ (1 << 56) WHERE start > 10")
+        timeline = self.read()
+        self.assertEqual([worker.name for worker in timeline.workers], ["cuda:0 of host 0", "cuda:0 of host 1"])
+        self.assertEqual([(span.worker, span.issued is None) for span in timeline.spans], [(0, False), (1, False)])
+
     def test_an_id_of_another_process_is_no_match(self):
         with Made(self.path) as made:
             made.kernel(0, 1, 0, 1, pid=100)
@@ -304,7 +316,36 @@ class Torch(ReaderTest):
             self.iterations(made, [500] * 5, first=20)
         timeline = self.read()
         self.assertEqual(len(timeline.steps), 4)
-        self.assertIn("1 iteration at the ends of the capture differ, and are left out.", timeline.remarks)
+        # 20 kernels of 52 belong to no step.
+        self.assertEqual(timeline.remarks[0], "38.5 % of the time in which the GPUs are busy lies outside the steps found: "
+                         "1 iteration at the ends of the capture differs, and is left out.")
+
+    def test_one_iteration_is_one_step(self):
+        """Its two halves have equally many activities, and a long gap between them."""
+        with Made(self.path) as made:
+            made.copy(0, 5, None, 1, kind=1)
+            made.copy(9, 13, None, 1, kind=1)
+            made.copy(17, 21, None, 1, kind=1)
+            for start in (700, 709, 718):
+                made.kernel(start, start + 5, None, 1)
+        self.assertEqual([round(step.end * 1000) for step in self.read().steps], [723])
+
+    def test_two_iterations_of_equal_kernels_are_two_steps(self):
+        with Made(self.path) as made:
+            self.iterations(made, [500, 0])
+        self.assertEqual(len(self.read().steps), 2)
+
+    def test_steps_that_would_leave_out_most_of_the_time_are_none(self):
+        """A kernel of 40 ms comes before three bursts of short copies."""
+        with Made(self.path) as made:
+            made.kernel(0, 40000, None, 1)
+            for burst in range(1, 4):
+                for k in range(5):
+                    made.copy(42000 + 2000 * burst + 10 * k, 42004 + 2000 * burst + 10 * k, None, 1, kind=1)
+        timeline = self.read()
+        self.assertEqual([(step.number, round(step.end * 1000)) for step in timeline.steps], [(1, 48044)])
+        self.assertEqual(timeline.remarks[0], "No NVTX range names steps, and steps found by gaps would leave out 99.9 % of the time in which "
+                         "the GPUs are busy: the whole capture is one step. Name the range of a step with --steps-by.")
 
     def test_gaps_of_micro_batches_are_no_steps_if_those_of_iterations_are_longer(self):
         with Made(self.path) as made:

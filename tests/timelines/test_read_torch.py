@@ -7,7 +7,7 @@ from traces import Case
 
 from timelines.figures import Causes, figures
 from timelines.compare import compare
-from timelines.read import Options, read
+from timelines.read import Options, Written, picoseconds, read
 from timelines.timeline import IDLE_KEYS, BadInput
 
 EPOCH = 1712667379482786.0  # microseconds: the profiler counts from 1970
@@ -110,11 +110,108 @@ class Content(Case):
         self.assertEqual([(it.step, it.name) for it in read(self.trace(events)).spans], [(1, "gemm")])
 
 
+def rank(process, gpu, at, kernels, pid=None):
+    """Two steps of 2 ms of one process. Kernels of (start in the step, length) in ms are launched 0.05 ms after one another from the
+    beginning. Ids of launches count from 1. The GPU's events have the GPU's number in place of the process."""
+    events, number = [], 0
+    for step in (0, 1):
+        events.append({**event("user_annotation", f"ProfilerStep#{step + 8}", at + 2 * step, at + 2 * step + 1.999), "pid": process})
+        for i, (start, length) in enumerate(kernels):
+            number += 1
+            both = launched("kernel", "gemm", at + 2 * step + 0.05 * (i + 1), at + 2 * step + start, at + 2 * step + start + length, number,
+                            gpu, 7)
+            both[0]["pid"], both[1]["pid"] = process, gpu if pid is None else pid
+            events += both
+    return events
+
+
+class Digits(Case):
+    """Microseconds since 1970 have 16 digits before the point; a double keeps 0.25 µs of them."""
+
+    def test_sums_agree_with_the_file_to_a_nanosecond(self):
+        generator = random.Random(3)
+        lines, length, at = [], 0, 1764000000123456_100  # in nanoseconds
+        for _ in range(2000):
+            lasts = generator.randint(900, 1100)
+            lines.append('{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": %d.%03d, "dur": %d.%03d, "args": {"device": 0}}' %
+                         (*divmod(at, 1000), *divmod(lasts, 1000)))
+            length += lasts
+            at += lasts + generator.randint(1, 50)
+        timeline = read(self.write('{"traceEvents": [%s]}' % ", ".join(lines)))
+        self.assertAlmostEqual(sum(it.end - it.start for it in timeline.spans) * 1e6, length, delta=1)
+        self.assertTrue(all(0.9e-3 - 1e-9 <= it.end - it.start <= 1.1e-3 + 1e-9 for it in timeline.spans))
+
+    def test_ways_of_writing_a_number(self):
+        for written, expected in (("3", 3_000_000), ("3.5", 3_500_000), ("-3.25", -3_250_000), ("-0.5", -500_000), ("1764000000123456.789", 1764000000123456_789_000),
+                                  ("1.764000000123456789e15", 1764000000123456_789_000), ("2E3", 2_000_000_000), ("0.0000001", 0),
+                                  ("1e17", 10**23), ("1.1e17", None), ("1e999", None), ("NaN", None), ("true", None), ('"3"', None)):
+            self.assertEqual(picoseconds(json.loads(written, parse_float=Written)), expected, written)
+        self.assertEqual(picoseconds(0.1), 100_000)
+
+
+class SeveralRanks(Case):
+    def busy(self, events):
+        timeline = read(self.trace(events))
+        busy = {}
+        for span in timeline.spans:
+            key = timeline.workers[span.worker].name, span.step
+            busy[key] = round(busy.get(key, 0) + span.end - span.start, 6)
+        return busy
+
+    def test_each_has_ids_and_steps_of_its_own(self):
+        for late in (0, 0.02, 0.7, 2, 30):
+            events = rank(31, 0, 5, [(0.2, 0.3), (0.6, 0.4)]) + rank(32, 1, 5 + late, [(0.15, 0.1), (1.4, 0.2)])
+            self.assertEqual(self.busy(events), {("cuda:0", 8): 0.7, ("cuda:0", 9): 0.7, ("cuda:1", 8): 0.3, ("cuda:1", 9): 0.3}, late)
+
+    def test_gpus_of_two_hosts_have_one_number(self):
+        """By the process numbers of their GPUs' events, or if these are equal too, by the launches."""
+        for late, pids in ((0.3, (90, 91)), (2, (90, 91)), (0.5, (0, 0)), (30, (0, 0))):
+            events = rank(31, 0, 5, [(0.2, 0.1), (0.4, 0.05)], pids[0]) + rank(32, 0, 5 + late, [(0.15, 0.02), (0.45, 0.01)], pids[1])
+            self.assertEqual(self.busy(events), {("cuda:0 (process 31)", 8): 0.15, ("cuda:0 (process 31)", 9): 0.15,
+                                                 ("cuda:0 (process 32)", 8): 0.03, ("cuda:0 (process 32)", 9): 0.03}, (late, pids))
+
+    def test_without_gpu_a_process_is_a_worker(self):
+        events = [{**event("cpu_op", "aten::mm", 1, 3), "pid": 41}, {**event("cpu_op", "aten::mm", 2, 5), "pid": 40},
+                  {**event("cpu_op", "ProfilerStep#1", 0, 4), "pid": 41}, {**event("cpu_op", "ProfilerStep#1", 1, 6), "pid": 40}]
+        self.assertEqual(self.busy(events), {("cpu (process 40)", 1): 3.0, ("cpu (process 41)", 1): 2.0})
+
+
 class Bad(Case):
     def test_times(self):
-        self.refused("t.json: event 1 (gemm): dur is missing, but must be a number of microseconds; record it again", read,
-                     self.trace([{"ph": "X", "cat": "kernel", "name": "gemm", "ts": 1}]))
+        self.refused("t.json: none of its kernels, copies and operators has a usable time: event 1 (gemm): dur is missing; record it again",
+                     read, self.trace([{"ph": "X", "cat": "kernel", "name": "gemm", "ts": 1}]))
         self.refused("t.json: event 1 is no object; record with torch.profiler, or choose another file", read, self.trace([3]))
+
+    def test_events_without_a_usable_time_are_left_out(self):
+        whole = read(self.trace(capture()))
+        lost = launched("kernel", "lost", 2, 0, 0, 9, 0, 7)
+        host = event("cpu_op", "aten::mm", 3, 4)
+        for changes, why in (({"ts": 0, "dur": 0}, "ts and dur are 0"), ({"ts": 0, "dur": 3}, "ts is 0, more than 11 days from the other events"),
+                             ({"ts": None}, "ts is None"), ({"ts": EPOCH - 5e6, "dur": 3}, "ends more than a second before it is launched"),
+                             ({"dur": 9e15}, "dur is 9000000000000000.0"), ({"dur": -1}, "dur is -1"), ({"dur": "1"}, "dur is 1"),
+                             ({"ts": 1e300}, "ts is 1e+300")):
+            timeline = read(self.trace(capture() + [lost[0], {**lost[1], **changes}]))
+            self.assertEqual([(it.name, it.step, it.start, it.end) for it in timeline.spans],
+                             [(it.name, it.step, it.start, it.end) for it in whole.spans], changes)
+            self.assertEqual(timeline.remarks, [f"1 of 16 events has no usable time, and is left out; the first is event 16 (lost): {why}."])
+            if "launched" not in why and why != "ts and dur are 0":  # of the host
+                timeline = read(self.trace([{**host, **changes}, {**host, **changes}] + capture()))
+                self.assertEqual([(it.name, it.step, it.start) for it in timeline.spans], [(it.name, it.step, it.start) for it in whole.spans])
+                self.assertEqual(timeline.remarks, [f"2 of 16 events have no usable time, and are left out; the first is event 1 (aten::mm): {why}."])
+
+    def test_ranges_beyond_the_operators(self):
+        """The profiler was stopped late: its step begins after all operators."""
+        events = [event("cpu_op", "aten::mm", 1, 2), event("user_annotation", "ProfilerStep#3", 4, 5)]
+        timeline = read(self.trace(events))
+        self.assertEqual([step.number for step in timeline.steps], [1])
+        self.assertEqual(timeline.remarks, ["The ranges that name its steps contain no kernel, copy or operator, so all of it counts as one "
+                                            "step; name another range with --steps-by."])
+
+    def test_damaged_files_are_recorded_again_with_the_profiler(self):
+        text = json.dumps({"schemaVersion": 1, "traceEvents": capture()})
+        at = text.index('"X"') + 3
+        self.refused(f"t.json: line 1, column {at + 1} (byte {at + 1}) is not JSON: expecting ',' delimiter; record it again with torch.profiler",
+                     read, self.write(text[:at] + "x" + text[at:]))
 
     def test_any_value_replaced(self):
         generator = random.Random(1)

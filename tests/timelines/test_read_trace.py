@@ -15,7 +15,7 @@ from timelines.timeline import BadInput
 
 AGAIN = "record it again"
 MAKE = "record a timeline with gpipe-train --trace FILE"
-KNOWN = ("an Nsight SQLite export, a --trace file, the JSON of gpipe-train --plan --json, "
+KNOWN = ("an Nsight SQLite export, a --trace file, a file of PyTorch's profiler (export_chrome_trace), the JSON of gpipe-train --plan --json, "
          "and that of gpipe-balance --simulate --json")
 CPU = {"worker 0 (cpu:0), stages 0, 2": "ab..", "worker 1 (cpu:0), stage 1": "..cs"}
 CPU_NAMES = {"a": "load s0 m0", "b": "F s0 m0", "c": "F s1 m0", "s": "step s1"}
@@ -174,6 +174,8 @@ class Bad(Case):
 
     def test_clocks_that_jump(self):
         events = draw(CPU, CPU_NAMES)
+        self.bad({"traceEvents": [*events[:2], {**events[2], "dur": 9e15}]},
+                 "t.json: event 3 (load s0 m0): lasts 104167 days, longer than any instruction; record it again")
         self.bad({"traceEvents": [*events[:2], {**events[2], "dur": -2.5}]},
                  "t.json: event 3 (load s0 m0): ends 2.5 µs before it begins; the clock was set back, so record it again")
         self.bad({"traceEvents": [*events, span(1, "B s0 m0", 1.5, 1.75)]},

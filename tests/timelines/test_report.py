@@ -182,7 +182,7 @@ class Events(Report):
         events = [START, *STEPS[:2], {"event": "end", "status": "interrupted", "steps": 2, "time": 1.3},
                   {"event": "resume", "step": 2, "changes": {"optimizer.sgd.lr": 0.25, "data.shuffle": True}, "steps": 9,
                    "time": 1.3},
-                  STEPS[2], {"event": "change", "step": 4, "changes": {"data.batch": 20}, "time": 2.1}, STEPS[3]]
+                  STEPS[2], {"event": "change", "step": 4, "steps": 7, "changes": {"data.batch": 20}, "time": 2.1}, STEPS[3]]
         folder = self.run_folder("a", events)
         (folder / "snapshots").mkdir()
         for name in ("step-00000002.safetensors", "step-00000009.safetensors", "step-.safetensors", "other", "step-00000004",
@@ -194,7 +194,7 @@ class Events(Report):
             for name in files:
                 (path / name).write_text("")
         [one] = self.json("a")["runs"]
-        self.assertEqual((one["status"], one["planned_steps"], one["account"]), ("no end", 9, None))
+        self.assertEqual((one["status"], one["planned_steps"], one["account"]), ("no end", 7, None))
         self.assertEqual([(event["kind"], event["step"], event["text"]) for event in one["events"]],
                          [("snapshot", 1, "snapshot"), ("end", 2, "interrupted"), ("resume", 2, "resumed after step 2"),
                           ("change", 2, "optimizer.sgd.lr: 0.25, data.shuffle: true"), ("snapshot", 2, "snapshot"),

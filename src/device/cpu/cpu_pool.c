@@ -23,7 +23,7 @@ typedef struct pool_thread {
 struct gp_cpu_pool {
     gp_signal start; /* raised to the number of the loop to do */
     uint64_t loops;
-    gp_cancel never; /* waits inside an op are short: nobody cancels them */
+    gp_cancel never; /* waits inside an op are short: they are not cancelled */
     int threads;
     uint32_t spin; /* gp_wait_spin of the helpers */
     /* The loop under way: written by the caller before `start`, read by the threads after it. */

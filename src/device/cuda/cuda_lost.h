@@ -11,7 +11,7 @@ bool gp_cuda_lost(int index);
 /* Waits for the event, of device `index`. False where it will not happen: what comes before it waits for a device that
  * is lost. */
 bool gp_cuda_lost_wait(gp_cuda_event *event, int index);
-/* Polls after which somebody looks whether one is. */
+/* Polls after which a thread looks whether one is. */
 extern long gp_cuda_lost_patience;
 
 #endif

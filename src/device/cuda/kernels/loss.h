@@ -8,7 +8,7 @@
 enum { GP_KERNEL_LOSS_THREADS = 256 };
 
 /* A row of logits is shared by a team of neighbouring threads of one warp, a power of two. A target that is no class
- * makes its row's loss NaN: nobody reads its logit. */
+ * makes its row's loss NaN: no logit is read for it. */
 typedef struct gp_kernel_cross_entropy_args {
     gp_kernel_rows x;
     const int64_t *target;

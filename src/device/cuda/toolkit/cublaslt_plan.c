@@ -230,7 +230,7 @@ gp_status gp_cublaslt_run(gp_cuda_library *library, const gp_cuda_plan *plan, gp
     roles r = roles_of(plan->desc.kind);
     gp_cublaslt_built *built = &ready->product;
     if (!built->product) GP_RETURN_IF_FAILED(build(library, plan, operands, built, err));
-    /* The product belongs to this stream alone: nobody else sets its bias in between. */
+    /* The product belongs to this stream alone: no other thread sets its bias in between. */
     GP_RETURN_IF_FAILED(set_bias(plan, built, operands, err));
     return gp_cublaslt_check(gp_cublaslt.cublasLtMatmul(library->cublaslt, built->product, &one, operands[r.a],
                                                         built->a, operands[r.b], built->b, beta, operands[r.d],
