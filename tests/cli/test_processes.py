@@ -299,6 +299,17 @@ class Bits(Launched):
             with open(os.path.join(self.run_folder, "plan.json")) as file:
                 self.assertEqual(json.load(file)["processors"], expected)
 
+    def test_processors_of_a_plan(self):
+        """Process 0, which plans alone, is bound to one; the launcher is not. A number that is asked for counts."""
+        own = sorted(os.sched_getaffinity(0))
+        if len(own) < 2 or not shutil.which("taskset"):
+            self.skipTest("there is one processor only")
+        for more, expected in ((), 2), (("--processors", "5"), 5):
+            plan = subprocess.run(["mpirun", "--bind-to", "none", "-np", "2", "taskset", "-c", str(own[0]), OPTIONS.program, "--plan", "--json",
+                                   *more, "c.yaml"], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=PATIENCE,
+                                  env={**os.environ, **LAUNCHER, **self.more})
+            self.assertEqual((plan.returncode, json.loads(plan.stdout)["processors"]), (0, expected))
+
     def test_replicas_share_out_a_snapshot(self):
         """Each process keeps some tensors."""
         folder = self.together(2, *sets(SHARED + ["pipeline.devices=[cpu]", "pipeline.balance=[8]", "pipeline.replicas=2"]),
