@@ -27,6 +27,7 @@ REST = re.compile(r"[:;]\s| \(|, (?:which|as|so that|and not|or|also|without|whe
 LONG = re.compile(r", (?!\w+,|\w+ and )")
 SHORTEST = 3  # words
 LONGEST = 8  # words; of more, what follows a comma after the fourth word is left out
+NO_NEWS = {"what", "that", "thi", "with", "from", "file", "share", "pas", "own", "table", "all", "few", "device", "command", "line"}
 ARTICLE = re.compile(r"^(?:[Tt]he|An?|a) (\S)")
 HEADING = re.compile(r"^#+ ")
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
@@ -58,9 +59,9 @@ def beginning(sentence):
 
 
 def says_more(stem, what):
-    """Whether the words of a line are more than those of the file's name."""
-    words = re.findall(r"\w+", what.lower())
-    return not stem.endswith("_internal") and any(word.rstrip("s") not in stem for word in words if len(word) > 3)
+    """Whether the words of a line are more than those of the file's name and words such as "files"."""
+    words = [word.rstrip("s") for word in re.findall(r"\w+", what.lower()) if len(word) > 3]
+    return not stem.endswith("_internal") and any(word not in stem and word not in NO_NEWS for word in words)
 
 
 def describe(folder):
@@ -168,8 +169,9 @@ def self_test():
     assert beginning("Hosts: all of them, which is much.") == "Hosts: all of them"
     assert beginning("Inside the room: the bytes of a file.") == "Bytes of a file"
     assert beginning("The memory that a process may take, and the memory that it holds.") == "Memory that a process may take"
-    assert says_more("plan", "Plan of a run") is False and says_more("cut", "Stages for devices") is True
-    assert says_more("run_internal", "What the files of a run share") is False
+    assert not says_more("plan", "Plan of a run") and not says_more("safetensors_read", "Reads safetensors files")
+    assert says_more("cut", "Stages for devices")
+    assert not says_more("run_internal", "What the workers of a run share")
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         (root / "src/base").mkdir(parents=True)
