@@ -19,11 +19,16 @@ SOURCES = [".h", ".cuh", ".c", ".cu"]  # in this order the files of a stem are a
 WORDS = 30
 INTRODUCTION = """# What each file is for
 
-Room by room; [architecture.md](architecture.md#rooms) has the rooms from the lowest to the highest. `x` means `x.h`, `x.c` or both; in
-folders with CUDA code also `x.cuh`, `x.cu`. Each file begins with more about it; a line here is the beginning of its first sentence
-(`scripts/check-docs.py --write`)."""
+Room by room; [architecture.md](architecture.md#rooms) has the rooms from the lowest to the highest. `x` means `x.h`, `x.c` or both, or
+with CUDA `x.cuh`, `x.cu`. A line is short for the comment that the file begins with (`scripts/check-docs.py --write`). The last line of a
+room has the files whose names say as much; `x_internal` is what the files of `x` share."""
+INSIDE = re.compile(r"^Inside [^:]*: ")
 REST = re.compile(r"[:;]\s| \(|, (?:which|as|so that|and not|or|also|without|where|if|when|unless)\b|[.?!]$")
+LONG = re.compile(r", (?!\w+,|\w+ and )")
 SHORTEST = 3  # words
+LONGEST = 8  # words; of more, what follows a comma after the fourth word is left out
+NO_NEWS = {"what", "that", "thi", "with", "from", "file", "share", "pas", "own", "table", "all", "few", "device", "command", "line"}
+ARTICLE = re.compile(r"^(?:[Tt]he|An?|a) (\S)")
 HEADING = re.compile(r"^#+ ")
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 NAMED = re.compile(r"(?<![\w/])(docs/[\w.-]+\.md)(?:#([\w-]+))?")
@@ -41,11 +46,22 @@ def first_sentence(path):
 
 
 def beginning(sentence):
-    """A sentence up to what explains it, if that says enough."""
+    """A sentence up to what explains it, if that says enough; a long one only up to a comma."""
+    sentence = INSIDE.sub("", sentence)
     for match in REST.finditer(sentence):
         if len(sentence[:match.start()].split()) >= SHORTEST:
-            return sentence[:match.start()]
-    return sentence
+            sentence = sentence[:match.start()]
+            break
+    ends = [end for end in (match.start() for match in LONG.finditer(sentence))
+            if len(sentence[:end].split()) >= 4 and sentence.count("(", 0, end) == sentence.count(")", 0, end)]
+    ends = ends if len(sentence.split()) > LONGEST else []
+    return ARTICLE.sub(lambda match: match.group(1).upper(), sentence[:ends[0]] if ends else sentence).rstrip(".")
+
+
+def says_more(stem, what):
+    """Whether the words of a line are more than those of the file's name and words such as "files"."""
+    words = [word.rstrip("s") for word in re.findall(r"\w+", what.lower()) if len(word) > 3]
+    return not stem.endswith("_internal") and any(word not in stem and word not in NO_NEWS for word in words)
 
 
 def describe(folder):
@@ -66,7 +82,10 @@ def list_files(root):
     lines = [INTRODUCTION]
     for folder in folders_of_sources(root):
         lines += [f"\n## {folder.relative_to(root).as_posix()}\n"]
-        lines += [f"- `{stem}`: {beginning(what or '')}" for stem, what in describe(folder)]
+        texts = {stem: beginning(what or "") for stem, what in describe(folder)}
+        lines += [f"- `{stem}`: {text}" for stem, text in texts.items() if says_more(stem, text)]
+        rest = [f"`{stem}`" for stem, text in texts.items() if not says_more(stem, text)]
+        lines += [f"- {', '.join(rest)}"] if rest else []
     return "\n".join(lines) + "\n"
 
 
@@ -148,6 +167,11 @@ def self_test():
     ]
     assert beginning("Copies of the values (portals): one each.") == "Copies of the values"
     assert beginning("Hosts: all of them, which is much.") == "Hosts: all of them"
+    assert beginning("Inside the room: the bytes of a file.") == "Bytes of a file"
+    assert beginning("The memory that a process may take, and the memory that it holds.") == "Memory that a process may take"
+    assert not says_more("plan", "Plan of a run") and not says_more("safetensors_read", "Reads safetensors files")
+    assert says_more("cut", "Stages for devices")
+    assert not says_more("run_internal", "What the workers of a run share")
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         (root / "src/base").mkdir(parents=True)

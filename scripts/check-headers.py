@@ -5,7 +5,8 @@ Usage: check-headers.py [--src FOLDER] [--cc COMPILER] | --self-test [--cc COMPI
 
 A header begins with a block comment of two lines or more that says its role, who owns what, and which threads may call
 (it names threads, or says that its functions are pure); and it compiles as the first and only include of a file, twice
-in a row, with the warnings of the project. Prints file:line for each that does not, and exits with 1.
+in a row, with the warnings of the project. Prints file:line for each that does not, and exits with 1. Headers of
+device/cuda/toolkit need the CUDA toolkit: without it they are not compiled, and a line says so.
 """
 import argparse
 import pathlib
@@ -55,14 +56,23 @@ def has_toolkit(compiler):
                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
-def check_tree(src, compiler):
-    """(number of headers, messages). Without the CUDA toolkit its part of the device is not compiled."""
+def check_tree(src, compiler, toolkit):
+    """(number of headers, how many of them were not compiled because there is no CUDA toolkit, messages)."""
     headers = sorted(src.rglob("*.h"))
     flags = include_flags(src)
+    skipped = [] if toolkit else [path for path in headers if src / "device/cuda/toolkit" in path.parents]
     found = [check_comment(path) for path in headers]
-    toolkit = None if has_toolkit(compiler) else src / "device/cuda/toolkit"
-    found += [check_alone(path, src, compiler, flags) for path in headers if toolkit is None or toolkit not in path.parents]
-    return len(headers), [message for message in found if message]
+    found += [check_alone(path, src, compiler, flags) for path in headers if path not in skipped]
+    return len(headers), len(skipped), [message for message in found if message]
+
+
+def summary(count, skipped):
+    """What is printed if nothing is wrong."""
+    lines = [f"check-headers: {count} headers, each says what it is" + (" and compiles alone" if not skipped else "")]
+    if skipped:
+        lines[0] += f", and {count - skipped} compile alone"
+        lines += [f"check-headers: {skipped} headers of device/cuda/toolkit were not compiled: there is no CUDA toolkit"]
+    return "\n".join(lines)
 
 
 COMMENT = "/* What it is.\n * Any thread.\n */\n"
@@ -84,11 +94,18 @@ def self_test(compiler):
         path = pathlib.Path(folder) / "a.h"
         for text, words in CASES:
             path.write_text(text)
-            messages = check_tree(path.parent, compiler)[1]
+            messages = check_tree(path.parent, compiler, True)[2]
             if words is None:
                 assert messages == [], messages
             else:
                 assert len(messages) == 1 and words in messages[0], (text, messages)
+        path.write_text(CASES[0][0])
+        toolkit = path.parent / "device/cuda/toolkit"
+        toolkit.mkdir(parents=True)
+        (toolkit / "b.h").write_text(COMMENT + GUARD.format("#include <none.h>"))
+        assert "does not compile alone" in check_tree(path.parent, compiler, True)[2][0]
+        assert check_tree(path.parent, compiler, False) == (2, 1, [])
+        assert "1 headers of device/cuda/toolkit were not compiled" in summary(2, 1) and "toolkit" not in summary(2, 0)
     print(f"check-headers: accepts and refuses the right ones of {len(CASES)} sample headers")
 
 
@@ -101,10 +118,10 @@ def main():
     if options.self_test:
         self_test(options.cc)
         return 0
-    count, messages = check_tree(options.src, options.cc)
+    count, skipped, messages = check_tree(options.src, options.cc, has_toolkit(options.cc))
     if count == 0:
         messages.append(f"{options.src}: no headers there")
-    print("\n".join(messages) or f"check-headers: {count} headers, each says what it is and compiles alone")
+    print("\n".join(messages) or summary(count, skipped))
     return 1 if messages else 0
 
 

@@ -34,12 +34,20 @@ void gp_ticker_say(gp_ticker *ticker, const char *format, ...) {
     ticker->said = gp_now();
 }
 
-void gp_ticker_end(gp_ticker *ticker) {
+static void end_with(gp_ticker *ticker, const char *text) {
     if (!ticker->open_line) return;
-    fputs("\r\033[K", ticker->out);
+    fputs(text, ticker->out);
     fflush(ticker->out);
     ticker->open_line = false;
     atomic_store(&has_open_line, false);
+}
+
+void gp_ticker_end(gp_ticker *ticker) {
+    end_with(ticker, "\r\033[K");
+}
+
+void gp_ticker_keep(gp_ticker *ticker) {
+    end_with(ticker, "\n");
 }
 
 /* Without the stream's lock, which a thread that hangs may hold. */

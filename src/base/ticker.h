@@ -23,6 +23,8 @@ bool gp_ticker_is_due(const gp_ticker *ticker);
 void gp_ticker_say(gp_ticker *ticker, const char *format, ...) GP_PRINTF(2, 3);
 /* Clears the line on a terminal; others may print again. */
 void gp_ticker_end(gp_ticker *ticker);
+/* The same, but the line stays, and the next one begins. */
+void gp_ticker_keep(gp_ticker *ticker);
 /* Clears a line that is open, so that an error begins a line. `of_others`: another process may have left one open on
  * the same terminal. Any thread, also while others hang. */
 void gp_ticker_clear_line(bool of_others);

@@ -276,8 +276,9 @@ static gp_status open_session(run *r, gp_error *err) {
                                                           : options->json                ? stderr
                                                                                          : stdout,
                                                 .processors = options->processors ? options->processors
-                                                              : processes         ? gp_processes_processors(processes)
-                                                                                  : 0,
+                                                              : processes
+                                                                  ? gp_processes_processors(processes)
+                                                                  : gp_launch_processors(r->machines, r->processes),
                                                 .trace = &options->trace};
     return gp_session_open(&r->config, &session_options, &r->session, err);
 }

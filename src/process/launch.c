@@ -1,5 +1,6 @@
 #include "process/launch.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -93,6 +94,17 @@ gp_status gp_launch_machines(int count, int **out, gp_error *err) {
     else
         free(machines);
     return GP_OK;
+}
+
+int gp_launch_processors(const int *machines, int count) {
+    cpu_set_t own, all;
+    int here = 0;
+    for (int p = 0; p < count && machines; p++) here += machines[p] == machines[0];
+    if (here < 2 || sched_getaffinity(0, sizeof own, &own) != 0) return 0;
+    if (sched_getaffinity(getppid(), sizeof all, &all) != 0) return 0;
+    CPU_OR(&all, &all, &own);
+    int most = CPU_COUNT(&all), each = CPU_COUNT(&own);
+    return here <= most / each ? here * each : most;
 }
 
 /* ---- Slurm without PMI ------------------------------------------------------------------------------------------- */

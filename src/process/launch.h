@@ -14,6 +14,10 @@ void gp_launch_find(int *count, int *rank);
  * processes each host has. Of others: the processes of this host, and as many on each of the others, in their order.
  * *out is NULL if it says nothing; the caller frees it. */
 GP_MUST_USE gp_status gp_launch_machines(int count, int **out, gp_error *err);
+/* How many processors the processes on the machine of process 0 may use, all together, before they have met: as many
+ * for each as for the calling process (process 0), but not more than the launcher may use, which is taken to be its
+ * parent. 0: not known. */
+int gp_launch_processors(const int *machines, int count);
 /* `text`, as Slurm writes it: "2(x3),1" are three hosts with two processes each and one with one. Fills out[process],
  * `count` of them, each host's processes after one another. False: it says something else. */
 bool gp_launch_read_tasks(const char *text, int count, int *out);

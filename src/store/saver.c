@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,7 +20,8 @@
 
 struct gp_saver {
     /* Constant once the thread runs. */
-    char *folder, *config;
+    gp_path folder;
+    char *config;
     int64_t keep;
     gp_saver_sizes sizes;
     bool shared; /* gp_saver_share */
@@ -42,7 +44,7 @@ struct gp_saver {
 
 /* Before anything is written: a link may have been put there since the run began. */
 static gp_status check_entry(const gp_saver *saver, const char *name, gp_error *err) {
-    gp_status status = gp_folder_check_entry(saver->folder, name, err);
+    gp_status status = gp_folder_check_entry(saver->folder.text, name, err);
     if (status != GP_USAGE) return status;
     if (err) err->status = GP_IO;
     return GP_IO;
@@ -50,14 +52,14 @@ static gp_status check_entry(const gp_saver *saver, const char *name, gp_error *
 
 /* The folder of snapshots, whose own entry is synced too. */
 static gp_status make_folder(const gp_saver *saver, gp_error *err) {
-    const gp_path path = gp_folder_file(saver->folder, "snapshots");
-    if (mkdir(path.text, 0777) == 0) return gp_file_sync(saver->folder, err);
+    const gp_path path = gp_folder_file(saver->folder.text, "snapshots");
+    if (mkdir(path.text, 0777) == 0) return gp_file_sync(saver->folder.text, err);
     return errno == EEXIST ? GP_OK : gp_fail(err, GP_IO, "%s: cannot be made: %s", path.text, strerror(errno));
 }
 
 /* A snapshot says how far metrics.jsonl was. If the file was removed since, resuming says so. */
 static gp_status sync_metrics(const gp_saver *saver, gp_error *err) {
-    const gp_path path = gp_folder_file(saver->folder, "metrics.jsonl");
+    const gp_path path = gp_folder_file(saver->folder.text, "metrics.jsonl");
     return access(path.text, F_OK) == 0 ? gp_file_sync(path.text, err) : GP_OK;
 }
 
@@ -65,9 +67,9 @@ static gp_status sync_metrics(const gp_saver *saver, gp_error *err) {
 static void remove_old(const gp_saver *saver, int64_t newest, bool later) {
     int64_t *steps = NULL, kept = 0;
     int count = 0;
-    if (gp_snapshot_list(saver->folder, &steps, &count, NULL) != GP_OK) return;
+    if (gp_snapshot_list(saver->folder.text, &steps, &count, NULL) != GP_OK) return;
     for (int i = 0; i < count; i++)
-        if (steps[i] > newest ? later : kept++ >= saver->keep) gp_snapshot_remove(saver->folder, steps[i]);
+        if (steps[i] > newest ? later : kept++ >= saver->keep) gp_snapshot_remove(saver->folder.text, steps[i]);
     free(steps);
 }
 
@@ -83,10 +85,10 @@ static gp_status prepare_folder(const gp_saver *saver, gp_error *err) {
 
 static gp_status write_items(const gp_saver *saver, const gp_safetensors_item *items, size_t count,
                              const gp_safetensors_source *source, const gp_reached *reached, gp_error *err) {
-    const gp_path path = gp_snapshot_file(saver->folder, reached->step);
+    const gp_path path = gp_snapshot_file(saver->folder.text, reached->step);
     GP_RETURN_IF_FAILED(prepare_folder(saver, err));
     GP_RETURN_IF_FAILED(gp_snapshot_write(path.text, items, count, source, reached, saver->config, err));
-    gp_snapshot_remove_folder(saver->folder, reached->step);
+    gp_snapshot_remove_folder(saver->folder.text, reached->step);
     return GP_OK;
 }
 
@@ -169,7 +171,7 @@ static gp_status check_possible(gp_saver *saver, gp_error *err) {
     static const char *const metadata[] = {"format", "pt", "step, accuracy", "of 20 digits and of 20 digits at most",
                                            NULL};
     gp_saver_sizes *sizes = &saver->sizes;
-    const gp_path path = gp_folder_file(saver->folder, "snapshots");
+    const gp_path path = gp_folder_file(saver->folder.text, "snapshots");
     gp_status status = gp_snapshot_can_be(path.text, saver->layout.items, (size_t)saver->layout.count, saver->config,
                                           &sizes->snapshot, err);
     if (status != GP_OK) return gp_error_context(err, "no snapshot of this run could be written: ");
@@ -184,7 +186,7 @@ gp_saver_sizes gp_saver_file_sizes(const gp_saver *saver) {
 
 static gp_status prepare(gp_saver *saver, const gp_plan *plan, const char *folder, const char *config, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_state_layout_init(&saver->layout, plan, err));
-    GP_RETURN_IF_FAILED(gp_copy_text(&saver->folder, folder, err));
+    snprintf(saver->folder.text, sizeof saver->folder.text, "%s", folder);
     GP_RETURN_IF_FAILED(gp_copy_text(&saver->config, config, err));
     GP_RETURN_IF_FAILED(check_possible(saver, err));
     return start(saver, err);
@@ -216,13 +218,12 @@ void gp_saver_destroy(gp_saver **saver) {
         pthread_mutex_unlock(&it->lock);
         pthread_join(it->thread, NULL);
     }
-    if (it->begun >= 0) gp_snapshot_remove_folder(it->folder, it->begun);
+    if (it->begun >= 0) gp_snapshot_remove_folder(it->folder.text, it->begun);
     pthread_cond_destroy(&it->change);
     pthread_mutex_destroy(&it->lock);
     gp_state_layout_fini(&it->layout);
     free(it->block);
     free(it->buffer);
-    free(it->folder);
     free(it->config);
     free(it);
     *saver = NULL;
@@ -234,13 +235,9 @@ static void wait_until_idle(gp_saver *saver) {
     pthread_mutex_unlock(&saver->lock);
 }
 
-gp_status gp_saver_move(gp_saver *saver, const char *folder, gp_error *err) {
-    char *copy = NULL;
-    GP_RETURN_IF_FAILED(gp_copy_text(&copy, folder, err));
+void gp_saver_move(gp_saver *saver, const gp_path *folder) {
     wait_until_idle(saver);
-    free(saver->folder);
-    saver->folder = copy;
-    return GP_OK;
+    saver->folder = *folder;
 }
 
 gp_status gp_saver_wait(gp_saver *saver, gp_error *err) {
@@ -315,11 +312,11 @@ static gp_status write_all_parts(gp_saver *saver, gp_run *run, bool *ran, gp_err
     if (gp_cancelled(gp_run_cancel(run))) return gp_cancel_cause(gp_run_cancel(run), err);
     *ran = true;
     GP_RETURN_IF_FAILED(prepare_folder(saver, err));
-    GP_RETURN_IF_FAILED(gp_parts_begin(saver->folder, step, err));
+    GP_RETURN_IF_FAILED(gp_parts_begin(saver->folder.text, step, err));
     saver->begun = step;
     *ran = false;
     GP_RETURN_IF_FAILED(gp_run_ask(run, GP_ASK_SAVE, step, err));
-    gp_status status = gp_part_write(run, plan, saver->folder, step, &saver->reached, saver->config, ran, err);
+    gp_status status = gp_part_write(run, plan, saver->folder.text, step, &saver->reached, saver->config, ran, err);
     if (status != GP_OK && !*ran) return status;
     *ran = false;
     if (gp_run_answers(run, &failure, status == GP_OK ? err : NULL) != GP_OK) return GP_CANCELLED;
@@ -328,11 +325,11 @@ static gp_status write_all_parts(gp_saver *saver, gp_run *run, bool *ran, gp_err
         *err = failure;
         status = failure.status;
     }
-    if (status == GP_OK) status = gp_parts_end(plan, saver->folder, step, err);
-    if (status != GP_OK) gp_snapshot_remove_folder(saver->folder, step);
+    if (status == GP_OK) status = gp_parts_end(plan, saver->folder.text, step, err);
+    if (status != GP_OK) gp_snapshot_remove_folder(saver->folder.text, step);
     saver->begun = -1;
     if (status != GP_OK) return status;
-    unlink(gp_snapshot_file(saver->folder, step).text);
+    unlink(gp_snapshot_file(saver->folder.text, step).text);
     remove_old(saver, step, true);
     return GP_OK;
 }
@@ -437,7 +434,7 @@ gp_status gp_saver_rewrite(gp_saver *saver, const gp_safetensors *file, const gp
 }
 
 gp_status gp_saver_model(gp_saver *saver, gp_run *run, const char *name, const char *const *metadata, gp_error *err) {
-    const gp_path path = gp_folder_file(saver->folder, name);
+    const gp_path path = gp_folder_file(saver->folder.text, name);
     gp_state_stream stream;
     wait_until_idle(saver);
     GP_RETURN_IF_FAILED(check_entry(saver, name, err));

@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 
+#include "store/folder.h"
 #include "store/snapshot.h"
 
 typedef struct gp_saver gp_saver;
@@ -34,8 +35,9 @@ void gp_saver_share(gp_saver *saver, bool shared);
  * process may still write there, and fails then: the cause of the failure must have been told (gp_processes_fail). */
 void gp_saver_destroy(gp_saver **saver);
 
-/* The folder is another one now, or has another path. Waits for what is being written. */
-GP_MUST_USE gp_status gp_saver_move(gp_saver *saver, const char *folder, gp_error *err);
+/* The folder is another one now, or has another path. Waits for what is being written. Takes no memory: a run that is
+ * short of it saves there nevertheless. */
+void gp_saver_move(gp_saver *saver, const gp_path *folder);
 
 /* Before the first snapshot of a run that goes on from one: removes what a killed run would have, all but the newest
  * `keep` of those up to step `newest`. */

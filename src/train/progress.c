@@ -31,8 +31,7 @@ const char *gp_loss_text(char buffer[GP_LOSS_TEXT], double loss) {
 
 static void end_line(gp_progress *progress) {
     gp_first_step_clear(progress->watch);
-    if (progress->ticker.open_line) printf("\n");
-    progress->ticker.open_line = false;
+    gp_ticker_keep(&progress->ticker);
 }
 
 /* The profile that predictions stand on, with its age. If that cannot be said, the run goes on. */

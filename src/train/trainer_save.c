@@ -71,7 +71,8 @@ gp_status gp_trainer_find_folder(gp_trainer *t, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_folder_find(&t->folder, &moved, err));
     if (!moved) return GP_OK;
     gp_progress_warn(&t->progress, "the run folder was moved to %s, and the run goes on there", t->folder.path.text);
-    return t->saver ? gp_saver_move(t->saver, t->folder.path.text, err) : GP_OK;
+    if (t->saver) gp_saver_move(t->saver, &t->folder.path);
+    return GP_OK;
 }
 
 /* `beside`: the run goes on while the file is written. */

@@ -1137,8 +1137,8 @@ train: {epochs: 1000}
         self.assertEqual(process.returncode, 130)
         self.assertIn(note, out)
 
-    def test_ctrl_c_on_a_terminal(self):
-        """The line that is rewritten, and the key itself."""
+    def start_on_terminal(self):
+        """A run on a terminal of its own, and what it printed up to the first line of progress."""
         try:
             terminal, theirs = pty.openpty()
         except OSError as error:
@@ -1156,18 +1156,41 @@ train: {epochs: 1000}
         line = re.compile(r"\rstep \d+/4000000000  epoch \d+  loss [\d.e-]+  accuracy [01]\.\d{4}  \d+ samples/s  \d+h\d\dm left\x1b\[K")
         while not line.search(seen):
             seen += os.read(terminal, 4096).decode()
-        os.write(terminal, b"\x03")
+        return process, terminal, seen
+
+    @staticmethod
+    def read_terminal(terminal):
+        """What comes until the program has ended."""
+        seen = ""
         while True:
             try:
                 got = os.read(terminal, 4096).decode()
-            except OSError:  # EIO: nobody has the terminal open
-                break
+            except OSError:  # EIO: no process has the terminal open
+                return seen
             if not got:
-                break
+                return seen
             seen += got
+
+    def test_ctrl_c_on_a_terminal(self):
+        """The line that is rewritten, and the key itself."""
+        process, terminal, seen = self.start_on_terminal()
+        os.write(terminal, b"\x03")
+        seen += self.read_terminal(terminal)
         self.assertEqual(process.wait(timeout=PATIENCE), 130)
         self.assertRegex(seen, r"\x1b\[K(\^C)?\r\n(report: [^\r]*\r\n( [^\r]*\r\n)+)?interrupted after \d+ of 4000000000 steps; "
                          r"model and snapshot saved in run: --resume goes on\r\n\Z")
+
+    def test_an_error_begins_a_line_of_the_terminal(self):
+        """While the line of progress is shown."""
+        process, terminal, seen = self.start_on_terminal()
+        process.send_signal(signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)
+        shutil.rmtree(self.path("run"))
+        process.send_signal(signal.SIGCONT)
+        seen += self.read_terminal(terminal)
+        self.assertEqual(process.wait(timeout=PATIENCE), 1)
+        self.assertRegex(seen, r" left\x1b\[K\r\n(report: [^\r]*\r\n( [^\r]*\r\n)+)?stopped after \d+ of 4000000000 steps; "
+                         r"[^\r]*\r\ngpipe-train: run: the run folder was removed while the run went on: nothing more can be saved\r\n\Z")
 
 
 class Timelines(Group):

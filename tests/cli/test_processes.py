@@ -299,6 +299,17 @@ class Bits(Launched):
             with open(os.path.join(self.run_folder, "plan.json")) as file:
                 self.assertEqual(json.load(file)["processors"], expected)
 
+    def test_processors_of_a_plan(self):
+        """Process 0, which plans alone, is bound to one; the launcher is not. A number that is asked for counts."""
+        own = sorted(os.sched_getaffinity(0))
+        if len(own) < 2 or not shutil.which("taskset"):
+            self.skipTest("there is one processor only")
+        for more, expected in ((), 2), (("--processors", "5"), 5):
+            plan = subprocess.run(["mpirun", "--bind-to", "none", "-np", "2", "taskset", "-c", str(own[0]), OPTIONS.program, "--plan", "--json",
+                                   *more, "c.yaml"], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=PATIENCE,
+                                  env={**os.environ, **LAUNCHER, **self.more})
+            self.assertEqual((plan.returncode, json.loads(plan.stdout)["processors"]), (0, expected))
+
     def test_replicas_share_out_a_snapshot(self):
         """Each process keeps some tensors."""
         folder = self.together(2, *sets(SHARED + ["pipeline.devices=[cpu]", "pipeline.balance=[8]", "pipeline.replicas=2"]),
@@ -885,13 +896,16 @@ class Hangs(Launched):
         self.assertTrue(snapshots(self.run_folder))
         self.run_program("-q", "--resume", *sets(["train.save_every=7"]))
         self.expect_as_alone()
+        return out
 
     def test_in_another_process(self):
         self.expect_hung(1)
 
     def test_in_process_0(self):
-        """Its guard says it, and ends it."""
-        self.expect_hung(0)
+        """Its guard says it, and ends it. It clears the line of the terminal before: what hangs may have left one of progress."""
+        out = self.expect_hung(0)
+        terminal = subprocess.run(["mpirun", "-np", "1", "test", "-t", "1"], env={**os.environ, **LAUNCHER}).returncode == 0
+        self.assertEqual(out.count("\x1b[K"), int(terminal), out)
 
 
 class Ends(Launched):

@@ -10,6 +10,7 @@
 #include "failing/opened.h"
 #include "session/fixture.h"
 #include "store/folder.h"
+#include "store/saver.h"
 #include "train/trainer.h"
 
 static const char *const short_run[] = {"train.epochs=1", "train.save_every=2", "optimizer.clip_norm=5",
@@ -223,6 +224,22 @@ static void onednn_fails(void **state) {
     each_call_fails(&training, CALLS_ONEDNN);
 }
 
+/* A run that ends short of memory saves where its folder was moved to. */
+static void a_moved_folder_needs_no_memory(void **state) {
+    gp_session *session = NULL;
+    gp_saver *saver = NULL;
+    gp_error err = {0};
+    (void)state;
+    assert_int_equal(opened_session("c.yaml", short_run, &session, &err), GP_OK);
+    assert_int_equal(gp_saver_create(session->plan, fixture_path("short"), "", 1, &saver, &err), GP_OK);
+    const gp_path moved = gp_folder_file(fixture_path(""), "moved");
+    calls_arm(CALLS_MEMORY, 1, 1);
+    gp_saver_move(saver, &moved);
+    assert_int_equal(calls_disarm(NULL), 0);
+    gp_saver_destroy(&saver);
+    gp_session_close(&session);
+}
+
 static int make(void **state) {
     if (fixture_make(state) != 0) return -1;
     fixture_write_text("c.yaml", FIXTURE_CONFIG);
@@ -241,7 +258,8 @@ static int make(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(memory_is_refused), cmocka_unit_test(files_fail),
-                                       cmocka_unit_test(threads_are_refused), cmocka_unit_test(onednn_fails)};
+                                       cmocka_unit_test(threads_are_refused), cmocka_unit_test(onednn_fails),
+                                       cmocka_unit_test(a_moved_folder_needs_no_memory)};
     if (argc > 1) each_most = atoi(argv[1]);
     return cmocka_run_group_tests(tests, make, fixture_remove);
 }

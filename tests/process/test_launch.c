@@ -1,11 +1,15 @@
 /* What launchers say of themselves, as variables: which of them counts, and what is refused. */
 #include "process/launch.h"
 
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -153,12 +157,50 @@ static void machines_of_launchers(void **state) {
     expect_machines(2, "00");
 }
 
+/* Of a child that may use the first `each` of this process's processors; its parent may use all of them. */
+static int count_in_child(int each, const int *machines, int count) {
+    cpu_set_t all, own;
+    int status;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    CPU_ZERO(&own);
+    for (size_t c = 0; c < CPU_SETSIZE && CPU_COUNT(&own) < each; c++)
+        if (CPU_ISSET(c, &all)) CPU_SET(c, &own);
+    fflush(stdout);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        _exit(sched_setaffinity(0, sizeof own, &own) == 0 ? gp_launch_processors(machines, count) & 0x7f : 0xff);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static int least(int a, int b) {
+    return a < b ? a : b;
+}
+
+/* Before the processes have met: all of this machine, within what the launcher may use. */
+static void processors_of_all_processes(void **state) {
+    static const int together[] = {0, 0, 0, 0}, apart[] = {0, 0, 2, 2}, single[] = {0, 1};
+    cpu_set_t all;
+    (void)state;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    int most = least(CPU_COUNT(&all), 16);
+    for (int each = 1; each <= most; each++) {
+        assert_int_equal(count_in_child(each, together, 4), least(4 * each, CPU_COUNT(&all)));
+        assert_int_equal(count_in_child(each, apart, 4), least(2 * each, CPU_COUNT(&all)));
+        assert_int_equal(count_in_child(each, single, 2), 0);
+        assert_int_equal(count_in_child(each, NULL, 4), 0);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_was_started_by_whom),
         cmocka_unit_test(slurm_without_pmi_is_refused),
         cmocka_unit_test(tasks_of_hosts),
         cmocka_unit_test(machines_of_launchers),
+        cmocka_unit_test(processors_of_all_processes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

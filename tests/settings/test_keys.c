@@ -44,9 +44,9 @@ static void print_value(FILE *file, const gp_key *key) {
 }
 
 static const char *change_text(const char *path) {
-    static const char *const texts[] = {[GP_CHANGE_BY_STEP] = "by step",
-                                        [GP_CHANGE_FREELY] = "by an edit",
-                                        [GP_CHANGE_MACHINE] = "at any time",
+    static const char *const texts[] = {[GP_CHANGE_BY_STEP] = "step",
+                                        [GP_CHANGE_FREELY] = "edit",
+                                        [GP_CHANGE_MACHINE] = "always",
                                         [GP_CHANGE_NEVER] = "never"};
     const char *reason;
     return texts[gp_find_change(&gp_config_table, path, &reason)];

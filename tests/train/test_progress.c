@@ -105,8 +105,14 @@ static void an_error_begins_a_line(void **state) {
     gp_progress_step(&progress, &thousandth);
     gp_ticker_clear_line(false);
     gp_ticker_clear_line(false);
+    progress.ticker.said -= 86400;
+    gp_progress_step(&progress, &thousandth);
+    gp_progress_line(&progress, "done");
+    gp_ticker_clear_line(false);
     gp_ticker_clear_line(true); /* this output is no terminal, on which another process may have left a line */
-    expect("\rstep 1000/1100  epoch 3  loss 0.1250  accuracy 0.5000  1 samples/s  1m40s left\033[K\r\033[K", "");
+    expect("\rstep 1000/1100  epoch 3  loss 0.1250  accuracy 0.5000  1 samples/s  1m40s left\033[K\r\033[K"
+           "\rstep 1000/1100  epoch 3  loss 0.1250  accuracy 0.5000  1 samples/s  1m40s left\033[K\ndone\n",
+           "");
 }
 
 /* Of the steps that this process made; from an hour on, in minutes. */
