@@ -33,10 +33,6 @@ bool gp_profile_is_disturbed(const gp_profile *profile) {
     return false;
 }
 
-int gp_profile_digits(const gp_profile *profile) {
-    return gp_profile_spread(profile) > 0.05 ? 2 : 3;
-}
-
 /* Rates of several devices may be of several days: the oldest. */
 static gp_status counted_source(const gp_profile *profile, char **out, gp_error *err) {
     char date[GP_WHEN_TEXT];

@@ -22,8 +22,6 @@ double gp_profile_spread(const gp_profile *profile);
 #define GP_DISTURBED_SLOWDOWN 1.15
 #define GP_DISTURBED_SPREAD   0.1
 bool gp_profile_is_disturbed(const gp_profile *profile);
-/* Significant digits that a predicted time has: 3, or 2 if the spread is more than 5 %. */
-int gp_profile_digits(const gp_profile *profile);
 
 /* Where predicted times come from: "from the profile /…/x.json", "counted, with assumed rates; …". `profile` may be
  * NULL. Owned by the caller. */

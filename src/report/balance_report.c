@@ -234,7 +234,7 @@ static void write_other(const report *r, const char *what, const cut *other) {
     gp_balance_write_layers(r->out, other->layers, r->stages);
     double spread = gp_profile_spread(r->session->profile);
     double factor = r->found.expected.seconds > 0 ? other->expected.seconds / r->found.expected.seconds : 1;
-    fprintf(r->out, ": %s", gp_report_seconds_within(other->expected.seconds, spread).text);
+    fprintf(r->out, ": %s", gp_report_predicted(other->expected.seconds, spread).text);
     if (spread > 0 && factor < 1 + spread && factor > 1 - spread)
         fprintf(r->out, ", equal: times are known to ±%.0f%%\n", 100 * spread);
     else
@@ -290,7 +290,7 @@ static void write_expected(const report *r) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     fprintf(r->out, "\npredicted    a step of %s: %s, bubble %.0f%%\n",
             gp_report_count(session->config->data.batch, "sample").text,
-            gp_report_seconds_within(r->found.expected.seconds, gp_profile_spread(session->profile)).text,
+            gp_report_predicted(r->found.expected.seconds, gp_profile_spread(session->profile)).text,
             100 * r->found.expected.bubble);
     if (gp_profile_is_disturbed(session->profile))
         fprintf(r->out,

@@ -133,15 +133,15 @@ static void write_stages(const gp_report *report) {
 }
 
 static void write_expected(const gp_report *report) {
-    int digits = gp_profile_digits(report->profile);
+    double spread = gp_profile_spread(report->profile);
     const gp_mini_plan *mini = &report->plan->minis[report->mini];
     const gp_expectation *expected = &report->expected;
     fprintf(report->out, "\npredicted    %s of %s: %s", mini->training ? "a step" : "an evaluation",
-            gp_report_count(mini->samples, "sample").text, gp_report_predicted(expected->seconds, digits).text);
+            gp_report_count(mini->samples, "sample").text, gp_report_predicted(expected->seconds, spread).text);
     if (expected->seconds > 0)
         fprintf(
             report->out, " (%s samples/s)",
-            gp_report_number((int64_t)gp_report_keep_digits((double)mini->samples / expected->seconds, digits)).text);
+            gp_report_number((int64_t)gp_report_keep_within((double)mini->samples / expected->seconds, spread)).text);
     fprintf(report->out, ", bubble %.0f%%\n             ", 100 * expected->bubble);
 }
 

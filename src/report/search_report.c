@@ -65,7 +65,7 @@ static void write_row(const gp_search *search, const gp_candidate *it, FILE *out
     fprintf(out, "  %6d  ", it->micro_batches);
     gp_report_cell(out, it->schedule, 27, false);
     gp_report_cell(out, is_uniform(it) ? it->checkpoint : "by stage", 12, false);
-    gp_report_cell(out, gp_report_seconds_within(it->seconds, search->spread).text, 10, true);
+    gp_report_cell(out, gp_report_predicted(it->seconds, search->spread).text, 10, true);
     fprintf(out, "%6.0f%%", 100 * it->bubble);
     gp_report_cell(out, gp_report_bytes(it->memory).text, 12, true);
     fputs("  ", out);

@@ -79,19 +79,15 @@ gp_report_text gp_report_seconds(double seconds) {
     return its;
 }
 
-double gp_report_keep_digits(double value, int digits) {
-    double unit = value > 0 ? pow(10, floor(log10(value)) - digits + 1) : 1;
+double gp_report_keep_within(double value, double spread) {
+    if (!(spread > 0 && value > 0)) return value;
+    double unit = pow(10, floor(log10(value * spread))), two_digits = pow(10, floor(log10(value)) - 1);
+    if (unit > two_digits) unit = two_digits;
     return unit * round(value / unit);
 }
 
-gp_report_text gp_report_predicted(double seconds, int digits) {
-    return gp_report_seconds(gp_report_keep_digits(seconds, digits));
-}
-
-gp_report_text gp_report_seconds_within(double seconds, double spread) {
-    if (!(spread > 0 && seconds > 0)) return gp_report_seconds(seconds);
-    double unit = pow(10, floor(log10(seconds * spread)));
-    return gp_report_seconds(round(seconds / unit) * unit);
+gp_report_text gp_report_predicted(double seconds, double spread) {
+    return gp_report_seconds(gp_report_keep_within(seconds, spread));
 }
 
 gp_report_text gp_report_count(int64_t number, const char *singular) {

@@ -21,12 +21,11 @@ typedef struct gp_report_text {
 gp_report_text gp_report_number(int64_t number);
 /* "12.3 ms" */
 gp_report_text gp_report_seconds(double seconds);
-/* 3772, 2 → 3800. value ≥ 0 */
-double gp_report_keep_digits(double value, int digits);
-/* Of a prediction, with the significant digits that its spread allows (gp_profile_digits). */
-gp_report_text gp_report_predicted(double seconds, int digits);
-/* With the digits that a relative spread allows: of ±3 %, "148 ms"; of ±10 %, "150 ms". 0: as above. */
-gp_report_text gp_report_seconds_within(double seconds, double spread);
+/* With the digits that a relative spread allows, two at least: 148 of ±3 % → 148, of ±10 % → 150. value ≥ 0; 0: all
+ * digits. */
+double gp_report_keep_within(double value, double spread);
+/* The same of a predicted time (gp_profile_spread), "150 ms". */
+gp_report_text gp_report_predicted(double seconds, double spread);
 /* "1 layer", "12,345 layers": `singular` takes an s. */
 gp_report_text gp_report_count(int64_t number, const char *singular);
 /* "1.5 MiB" */

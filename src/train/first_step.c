@@ -43,7 +43,7 @@ static void predict(gp_first_step *w) {
     if (!plan->minis[mini].training) return;
     if (gp_expect(plan, mini, w->session->profile, &expected, &ignored) != GP_OK) return;
     snprintf(w->predicted, sizeof w->predicted, "; a step is predicted to take %.30s",
-             gp_report_predicted(expected.seconds, gp_profile_digits(w->session->profile)).text);
+             gp_report_predicted(expected.seconds, gp_profile_spread(w->session->profile)).text);
     free(expected.busy);
 }
 

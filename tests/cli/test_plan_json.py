@@ -4,6 +4,7 @@ plan.json and timelines of runs against it.
     test_plan_json.py BUILD/gpipe-train BUILD/gpipe-balance
 """
 import json
+import math
 import os
 import re
 import signal
@@ -15,7 +16,7 @@ import test_cli
 from test_cli import CONFIG, PATIENCE, Group, sets
 
 BALANCE = None
-SPREAD_SCALED = 0.1  # GP_SPREAD_SCALED
+SPREAD_LEAST, SPREAD_SCALED, SPREAD_COUNTED = 0.03, 0.1, 0.3  # as GP_SPREAD_…
 # Eight layers on four stages: the output of layer "a" goes over two stages.
 FOUR = ["pipeline={devices: [cpu, cpu, cpu, cpu], micro_batches: 4, balance: [3, 1, 1, 3]}"]
 ON_GPUS = ["pipeline={devices: ['cuda:0', 'cuda:1', 'cuda:2', 'cuda:3'], micro_batches: 4, balance: [3, 1, 1, 3]}"]
@@ -40,9 +41,12 @@ PLANS = {
 PRINTED = {}  # name -> (JSON, text): each is printed once
 
 
-def seconds_text(seconds, digits=3):
-    """As --plan prints a time."""
-    seconds = float("%.*g" % (digits, seconds))
+def seconds_text(seconds, spread=0):
+    """As --plan prints a time whose relative spread is that: with the digits that it allows, two at least."""
+    if spread:
+        digits = max(2, math.floor(math.log10(seconds)) - math.floor(math.log10(seconds * spread)) + 1)
+        seconds = float("%.*g" % (digits, seconds))
+    seconds = float("%.3g" % seconds)
     units = ["s", "ms", "µs"]
     while seconds < 1 and len(units) > 1:
         seconds *= 1000
@@ -329,7 +333,7 @@ class Plans(Json):
             self.assertIn(plan["source"] + "\n", text)
             devices = json.loads(self.read_text(self.kept_profile()))["devices"]
             spread = max(it.get("spread", 0) + max(0, it["slowdown"] - 1) for it in devices) + (SPREAD_SCALED if times == "scaled" else 0)
-            self.assertIn(": %s (" % seconds_text(plan["programs"][0]["step_ms"] / 1000, 2 if spread > 0.05 else 3), text)
+            self.assertIn(": %s (" % seconds_text(plan["programs"][0]["step_ms"] / 1000, max(spread, SPREAD_LEAST)), text)
 
     def kept_profile(self):
         folder = "cache/gpipe/profiles"

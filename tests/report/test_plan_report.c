@@ -479,11 +479,14 @@ static void test_times(void **state) {
                  {999.4, "999 s"}, {999.6, "1000 s"},     {12345.6, "12346 s"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_string_equal(gp_report_seconds(cases[i].seconds).text, cases[i].text);
-    assert_string_equal(gp_report_predicted(0.36449, 3).text, "364 ms");
-    assert_string_equal(gp_report_predicted(0.36449, 2).text, "360 ms");
-    assert_string_equal(gp_report_predicted(0.0078712, 2).text, "7.9 ms");
-    assert_string_equal(gp_report_predicted(0, 2).text, "0 µs");
-    assert_true(gp_report_keep_digits(3772, 2) == 3800);
+    assert_string_equal(gp_report_predicted(0.36449, 0).text, "364 ms");
+    assert_string_equal(gp_report_predicted(0.36449, 0.02).text, "364 ms");
+    assert_string_equal(gp_report_predicted(0.14849, 0.03).text, "148 ms");
+    assert_string_equal(gp_report_predicted(0.36449, 0.03).text, "360 ms");
+    assert_string_equal(gp_report_predicted(0.0078712, 0.05).text, "7.9 ms");
+    assert_string_equal(gp_report_predicted(0.36449, 0.3).text, "360 ms"); /* two digits at least */
+    assert_string_equal(gp_report_predicted(0, 0.1).text, "0 µs");
+    assert_true(gp_report_keep_within(3772, 0.1) == 3800);
 }
 
 /* One stage on a CPU with one micro-batch: no gradient stays, and the report says where they are. */
