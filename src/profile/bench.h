@@ -62,6 +62,9 @@ typedef struct gp_bench_medians {
     double *op;      /* [op] seconds; the caller frees it */
     double width;    /* half of the 95 % intervals of all medians together, by the sum of the medians */
     double slowdown; /* how many times as long a whole round takes as the medians of its ops add up to */
+    /* Whether an op's own samples disagree, or the forward pass of a layer with weights takes more than twice its
+     * backward pass, which makes two products for each one of it: more rounds may tell another time. */
+    bool outlier;
 } gp_bench_medians;
 /* After at least one round. */
 GP_MUST_USE gp_status gp_bench_find_medians(const gp_bench *bench, gp_bench_medians *out, gp_error *err);

@@ -131,21 +131,45 @@ static void find_medians(const gp_bench *bench, const bool *counts, double *valu
     out->slowdown = sum > 0 ? gp_median_of(values, counted).median / sum : 1;
 }
 
+/* Of what takes so large a share of a round that it may move a cut. */
+static bool has_outlier(const gp_bench *bench, const double *widths, const gp_bench_medians *medians,
+                        const gp_layer_times *layers) {
+    enum { FORWARD_BY_BACKWARD = 2 };
+    static const double wide = 0.25, op_share = 0.01, layer_share = 0.02;
+    double sum = 0;
+    for (size_t o = 0; o < bench->op_count; o++) sum += medians->op[o];
+    for (size_t o = 0; o < bench->op_count; o++)
+        if (medians->op[o] >= op_share * sum && widths[bench->ops[o].like] > wide * medians->op[o]) return true;
+    for (int l = 0; l < bench->plan->graph->layer_count; l++) {
+        const double *time = layers[l].time;
+        double backward = time[GP_PROFILE_TIME_BACKWARD_INPUT] + time[GP_PROFILE_TIME_BACKWARD_WEIGHT];
+        if (time[GP_PROFILE_TIME_BACKWARD_WEIGHT] > 0 && time[GP_PROFILE_TIME_FORWARD] >= layer_share * sum &&
+            time[GP_PROFILE_TIME_FORWARD] > FORWARD_BY_BACKWARD * backward)
+            return true;
+    }
+    return false;
+}
+
 gp_status gp_bench_find_medians(const gp_bench *bench, gp_bench_medians *out, gp_error *err) {
     double *values = NULL, *widths = NULL;
     bool *counts = NULL;
+    gp_layer_times *layers = NULL;
     gp_bench_medians medians = {0};
     gp_status status = GP_NEW(&values, bench->rounds * (bench->op_count + 1), err);
     if (status == GP_OK) status = GP_NEW(&widths, bench->op_count, err);
     if (status == GP_OK) status = GP_NEW(&counts, bench->rounds, err);
+    if (status == GP_OK) status = GP_NEW(&layers, bench->plan->graph->layer_count, err);
     if (status == GP_OK) status = GP_NEW(&medians.op, bench->op_count, err);
     if (status == GP_OK) {
         mark_quiet_phase(bench, bench->rounds > 1, counts);
         find_medians(bench, counts, values, widths, &medians);
+        gp_bench_add_layers(bench, medians.op, bench->request->mix, layers);
+        medians.outlier = has_outlier(bench, widths, &medians, layers);
         *out = medians;
     }
     free(values);
     free(widths);
+    free(layers);
     free(counts);
     return status;
 }

@@ -19,6 +19,7 @@ typedef struct lane {
     bool known; /* the medians, well enough: from then on the lane is company for the others */
     int rounds;
     double width;
+    bool outlier; /* some time stands out: further rounds tell whether it was disturbed */
 } lane;
 
 struct rounds {
@@ -50,24 +51,27 @@ static bool is_over(void *context) {
 static gp_status find_width(lane *l, gp_error *err) {
     const rounds *all = l->all;
     l->width = 0;
+    l->outlier = false;
     for (int b = 0; b < all->bench_count; b++) {
         gp_bench_medians medians;
         if (&all->lanes[all->lane_of[b]] != l) continue;
         GP_RETURN_IF_FAILED(gp_bench_find_medians(&all->benches[b], &medians, err));
         free(medians.op);
         if (medians.width > l->width) l->width = medians.width;
+        l->outlier = l->outlier || medians.outlier;
     }
     return GP_OK;
 }
 
 /* Looking takes time too, so the lane looks after `look` rounds, and then ever more seldom. Few rounds say little on a
- * machine with other work: then they may take longer. */
+ * machine with other work: then they may take longer, and so they may if a time stands out. */
 static gp_status look_at(lane *l, int *look, gp_error *err) {
-    bool late = elapsed(l->all) >= l->all->request->seconds * (l->rounds < GP_MEASURE_FEW_ROUNDS ? 3 : 1);
-    if (!late && l->rounds < *look) return GP_OK;
+    double over = elapsed(l->all) / l->all->request->seconds;
+    if (over < (l->rounds < GP_MEASURE_FEW_ROUNDS ? 3 : 1) && l->rounds < *look) return GP_OK;
     *look += *look / 4;
     GP_RETURN_IF_FAILED(find_width(l, err));
-    l->known = late || l->width <= GP_MEASURE_NARROW;
+    bool late = over >= (l->rounds < GP_MEASURE_FEW_ROUNDS ? 3 : l->outlier ? GP_MEASURE_OUTLIERS : 1);
+    l->known = late || (l->width <= GP_MEASURE_NARROW && !l->outlier);
     if (l->known) atomic_fetch_sub(&l->all->unknown, 1);
     return GP_OK;
 }

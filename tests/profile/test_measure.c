@@ -34,6 +34,8 @@ static struct {
     int every, factor; /* one op of so many, ever another one, takes so many times as long; 0: none */
     uint64_t cold;     /* the first ops, which take ten times as long */
     uint64_t busy;     /* from this op on, all take three times as long; 0: none */
+    int slow_kind;     /* ops of this kind take twenty times as long up to op `slow`; 0: none do */
+    uint64_t slow;
     uint64_t runs, together;
     int turns;       /* how often another device's ops came */
     const void *was; /* the stream that worked last */
@@ -55,6 +57,7 @@ static void spend(const gp_op_desc *desc) {
     uint64_t takes = fake.takes[desc->kind] ? fake.takes[desc->kind] : fake.unit;
     if (desc->flags & GP_OP_ACCUMULATE) takes += fake.accumulating;
     fake.runs++;
+    if (desc->kind == (gp_op_kind)fake.slow_kind && fake.runs <= fake.slow) takes *= 20;
     if (fake.runs <= fake.cold) takes *= 10;
     if (fake.busy && fake.runs > fake.busy) takes *= 3;
     if (fake.every && fake.runs * 618 % 1000 < 1000 / (uint64_t)fake.every) takes *= (uint64_t)fake.factor;
@@ -265,6 +268,34 @@ static void a_disturbed_phase_does_not_count(void **state) {
     assert_true(m.came.rounds >= GP_MEASURE_ROUNDS);
     expect_model(&m);
     expect_near(m.profile->devices[0].slowdown, 1);
+    release(&m);
+}
+
+/* The forward pass of a layer with weights takes longer than its backward pass in the first ten rounds. They all agree,
+ * but more rounds follow, and those count. */
+static void an_outlier_is_measured_again(void **state) {
+    (void)state;
+    const gp_device_spec spec = {make_kind(true), 0, 1, 0};
+    fake.accumulating = 4000;
+    fake.slow_kind = GP_OP_LINEAR_FORWARD;
+    fake.slow = 10 * 24; /* ops of a round */
+    measured m = measure(MODEL, &spec, 1, 100);
+    if (m.status != GP_OK) fail_msg("%s", m.err.text);
+    assert_true(m.came.rounds >= 10 + GP_MEASURE_FEW_ROUNDS && m.came.rounds < 40);
+    expect_model(&m);
+    release(&m);
+}
+
+/* One that stays is the layer's own: the time is half as long again, and no longer. */
+static void an_outlier_that_stays_ends_with_the_time(void **state) {
+    (void)state;
+    const gp_device_spec spec = {make_kind(true), 0, 1, 0};
+    fake.accumulating = 4000;
+    fake.slow_kind = GP_OP_LINEAR_FORWARD;
+    fake.slow = UINT64_MAX;
+    measured m = measure(MODEL, &spec, 1, 0.1);
+    if (m.status != GP_OK) fail_msg("%s", m.err.text);
+    assert_true(m.came.seconds >= 0.15 && m.came.seconds < 0.16);
     release(&m);
 }
 
@@ -607,6 +638,8 @@ int main(void) {
         cmocka_unit_test(layers_are_sums_of_their_ops),
         cmocka_unit_test(a_noisy_neighbour_changes_no_median),
         cmocka_unit_test(a_disturbed_phase_does_not_count),
+        cmocka_unit_test(an_outlier_is_measured_again),
+        cmocka_unit_test(an_outlier_that_stays_ends_with_the_time),
         cmocka_unit_test(the_time_is_kept_where_it_can_be),
         cmocka_unit_test(the_cold_round_is_left_out),
         cmocka_unit_test(equal_ops_share_their_times),
