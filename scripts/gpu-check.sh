@@ -5,12 +5,13 @@
 #
 #   scripts/gpu-check.sh --pack DIR              collects the packages that the GPU machine may lack, in DIR/gpu-pack.tar.gz
 #   scripts/gpu-check.sh [--parts PARTS] [DIR]   runs the checks, with the pack in DIR if it exists. PARTS are some of
-#                                                tests,trainings,figures,lockstep,sanitizers (default: all, while
-#                                                time is left)
+#                                                smoke,tests,figures,trainings,lockstep,sanitizers (default: all,
+#                                                while time is left). smoke takes three minutes; run it first. Each
+#                                                part builds what it needs, so that each may meet a fresh machine
 #   scripts/gpu-check.sh --self-test             without a GPU: preflight, steps, figures, table and pack
 #
 # table.txt, log.txt, kernels.txt and the timelines lie in $OUT (build-gpu/out). Exit status 1 when any step failed. A step that
-# fails does not stop the others, except preflight and build.
+# fails does not stop the others, except the preflight, and a build without gpipe-train.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
@@ -21,7 +22,8 @@ out=${OUT:-$work/out}
 case $out in /*) ;; *) out=$here/$out ;; esac
 build=$work/build
 pack=$work/pack
-parts=tests,trainings,figures,lockstep,sanitizers
+all_parts=smoke,tests,figures,trainings,lockstep,sanitizers
+parts=$all_parts
 driver='' peak='' # of the GPU, as text
 steps=$work/steps # NAME.log, NAME.figure and NAME.row of each
 program=$build/gpipe-train
@@ -79,6 +81,8 @@ find_machine() {
             behind+=:$folder/lib
         fi
     done < <(python_folders)
+    # PyTorch brings libraries of its own. What Python has said is in the log when its time is over.
+    export GPU_OUTER_LIBRARY_PATH=${LD_LIBRARY_PATH:-} PYTHONUNBUFFERED=1
     export GPIPE_PROGRAM=$program PATH LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$first/usr/local/cuda/lib64$behind
     # Which engines were chosen on other machines, or by other versions, is nothing to this one.
     export GPU_CUDNN_INCLUDE=${GPU_CUDNN_INCLUDE:-} OMP_WAIT_POLICY=passive XDG_CACHE_HOME=$work/cache
@@ -190,7 +194,21 @@ write_compiler() {
 
 # Seconds, before minutes of building are spent: whether anything can run at all. The figure is the sentence of what cannot.
 step_preflight() {
-    local nvcc
+    local nvcc tool
+    for tool in cmake gcc g++ python3; do
+        command -v "$tool" >/dev/null || {
+            figure "there is no $tool"
+            return 1
+        }
+    done
+    if ! command -v pkg-config >/dev/null && [ ! -e "$pack/bin/pkgconf" ]; then
+        figure "there is no pkg-config, and no pack"
+        return 1
+    fi
+    if ! [ -e "$pack/onednn/lib" ] && ! [ -e "$here/.deps/onednn/lib" ] && [ "$(gcc -print-file-name=libdnnl.so)" = libdnnl.so ]; then
+        figure "there is no oneDNN, and none in the pack"
+        return 1
+    fi
     nvcc=$(command -v nvcc) || {
         figure "there is no nvcc"
         return 1
@@ -227,9 +245,26 @@ step_build() {
         options+=("-DPKG_CONFIG_EXECUTABLE=$work/bin/pkg-config")
     fi
     command -v ninja >/dev/null || generator="Unix Makefiles"
+    options+=(-DGP_MPI=OFF)
     cmake -S "$here" -B "$build" -G "$generator" "${options[@]}" || return 1
     figure "sm_${GPU_ARCHITECTURE:-90}, $(nproc) processors, $(nvcc --version | sed -n 's/.*release \([0-9.]*\).*/nvcc \1/p')"
-    cmake --build "$build" -j "$(nproc)"
+    # A program of an earlier build does not stand for one that does not link now; what else does not link costs only its own steps.
+    rm -f "$program"
+    local goes_on=(-k 0) targets=()
+    [ "$generator" = Ninja ] || goes_on=(-k)
+    read -ra targets < <(list_targets)
+    cmake --build "$build" -j "$(nproc)" ${targets[0]:+--target "${targets[@]}"} -- "${goes_on[@]}"
+}
+
+# What the parts need; nothing: all, for the tests that are no GPU's.
+list_targets() {
+    if is_part sanitizers; then return; fi
+    printf 'gpipe-train'
+    if is_part smoke; then printf ' test_gpu_device'; fi
+    if is_part tests; then printf ' test_gpu_%s' device ops profile train wide; fi
+    if is_part trainings; then printf ' fill_weights'; fi
+    if is_part figures; then printf ' count_work time_ops'; fi
+    echo
 }
 
 # Of ctest: what it says is skipped did not meet the GPU.
@@ -280,6 +315,7 @@ sanitize() {
     return "$status"
 }
 
+step_memcheck_kernels() { sanitize memcheck "$build/tests/test_gpu_ops" 6 test_own_kernels; }
 step_memcheck_ops() { sanitize memcheck "$build/tests/test_gpu_ops" 6; }
 step_racecheck_ops() { sanitize racecheck "$build/tests/test_gpu_ops" 6 test_own_kernels; }
 step_synccheck_ops() { sanitize synccheck "$build/tests/test_gpu_ops" 6 test_own_kernels; }
@@ -353,6 +389,12 @@ measure() {
     gzip -f "$out/$name.trace.json"
 }
 
+# Two steps: whether it trains at all, and about how long a step takes.
+step_two_steps() {
+    "$program" --force -o "$steps/$name.run" --set train.precision=f32 --set train.steps=2 tests/gpu/resnet50.yaml || return 1
+    figure "$(sed -n 's/^done: //p' "$steps/$name.log" | tail -n 1)"
+}
+
 step_resnet50_f32() { measure f32; }
 step_resnet50_tf32() { measure tf32; }
 
@@ -399,7 +441,8 @@ step_micro_batches() {
 # Ours beside it where the steps before have measured it.
 step_pytorch() {
     local status=0
-    python3 -B bench/pytorch_gpu.py --out "$steps/$name.json" || status=$?
+    env -u LD_LIBRARY_PATH ${GPU_OUTER_LIBRARY_PATH:+"LD_LIBRARY_PATH=$GPU_OUTER_LIBRARY_PATH"} \
+        python3 -B bench/pytorch_gpu.py --out "$steps/$name.json" || status=$?
     if [ "$status" = "$skipped" ]; then skip "$(sed -n 's/^skipped: //p' "$steps/$name.log" | tail -n 1)"; fi
     [ "$status" = 0 ] || return 1
     figure "$(figures pytorch "$steps/$name.json" "$steps/resnet50_f32.run/metrics.jsonl" "$steps/resnet50_tf32.run/metrics.jsonl")"
@@ -433,6 +476,8 @@ compare_lockstep() {
 
 step_lockstep_2() { lockstep 2 4 16; }
 step_lockstep_4() { lockstep 4 4 16; }
+# Four stages have 16 streams: with 8 connections CUDA may let one wait for another. The program sets 32.
+step_lockstep_4_few() { CUDA_DEVICE_MAX_CONNECTIONS=8 lockstep 4 4; }
 
 # The same for two stages by Nsight Systems, which sees kernels and copies as the GPU ran them.
 step_nsys() {
@@ -467,7 +512,7 @@ run_step() {
         return
     fi
     rm -f "$steps/$name.figure"
-    timeout -k 5 "$limit" bash "$self" --step "$name" >"$steps/$name.log" 2>&1 </dev/null
+    GPU_CHECK_PARTS=$parts timeout -k 5 "$limit" bash "$self" --step "$name" >"$steps/$name.log" 2>&1 </dev/null
     status=$?
     case $status in
     0) ;;
@@ -517,13 +562,14 @@ run_all() {
     rm -rf "$steps"/*.row "$steps"/*.figure "$out"/*.trace.json* "$out/kernels.txt" "$out/lockstep.txt" "$work/cache"
     unpack "$1" || return 1
     find_machine
-    if ! is_ok preflight 60 || ! is_ok build 240; then
+    if ! is_ok preflight 60 || { ! is_ok build 240 && [ ! -x "$program" ]; }; then
         finish
         return 1
     fi
+    if is_part smoke; then run_smoke; fi
     if is_part tests; then run_gpu_tests; fi
-    if is_part trainings; then run_trainings; fi
     if is_part figures; then run_figures; fi
+    if is_part trainings; then run_trainings; fi
     if is_part lockstep; then run_lockstep; fi
     if is_part sanitizers; then run_sanitizers; fi
     finish
@@ -536,6 +582,11 @@ is_ok() {
     grep -q $'^[^\t]*\tok\t' "$steps/$1.row"
 }
 
+run_smoke() {
+    is_part tests || alone gpu_device 30
+    alone two_steps 40
+}
+
 # gpu_train does some 90 trainings. Each makes new streams, and each stream finalises its plans again.
 run_gpu_tests() {
     alone gpu_device 60
@@ -546,8 +597,9 @@ run_gpu_tests() {
 }
 
 run_trainings() {
-    together bits_f32 100 bits_tf32 100 mnist 120 golden_training 60 golden_predictions 100 golden_optimizers 150 \
-        golden_clipping 100 golden_models 100 golden_resnets 150
+    together bits_f32 100 bits_tf32 100 mnist 120 golden_training 60 golden_predictions 100 golden_clipping 100 golden_models 100 \
+        golden_resnets 150
+    alone golden_optimizers 150 # starts the program 80 times
 }
 
 run_figures() {
@@ -564,12 +616,14 @@ run_figures() {
 run_lockstep() {
     alone lockstep_2 150
     alone lockstep_4 150
+    alone lockstep_4_few 60
     alone nsys 150
 }
 
 run_sanitizers() {
-    together memcheck_ops 200 racecheck_ops 200 synccheck_ops 200 initcheck_ops 200 memcheck_training 200 \
-        racecheck_training 200 synccheck_training 200 initcheck_training 200
+    # Our own kernels first.
+    together memcheck_kernels 120 racecheck_ops 120 synccheck_ops 120 initcheck_ops 120
+    together memcheck_ops 200 memcheck_training 200 racecheck_training 200 synccheck_training 200 initcheck_training 200
     alone other_tests 160
 }
 
@@ -585,6 +639,10 @@ must() { "$@" || { echo "gpu-check: self-test: \"$*\" failed" && exit 1; }; }
 step_self_good() { figure "a figure"; }
 step_self_bad() { return 3; }
 step_self_slow() { sleep 20; }
+# Whether there is such a process, which has not ended.
+runs() { grep -q '^State:[[:space:]]*[^ZX[:space:]]' "/proc/$1/status" 2>/dev/null; }
+# Catches TERM, and goes on.
+step_self_hangs() { bash -c 'trap : TERM; echo $$ >"$0"; while :; do sleep 0.1; done' "$steps/hanging"; }
 step_self_skipped() { skip "nothing there"; }
 
 test_table() {
@@ -597,6 +655,16 @@ test_table() {
         alone "$bad" 1 >/dev/null
         finish >/dev/null && must false
     done
+    names=(self_good)
+    alone self_hangs 1 >/dev/null
+    must [ "$(cut -f 2 "$steps/self_hangs.row")" = "time out" ]
+    # The device is free for the next step.
+    local tries=0
+    while [ "$tries" -lt 50 ] && runs "$(cat "$steps/hanging")"; do
+        tries=$((tries + 1))
+        sleep 0.1
+    done
+    runs "$(cat "$steps/hanging")" && must false
     names=(self_good)
     alone self_skipped 10 >/dev/null
     must finish >/dev/null
@@ -627,7 +695,7 @@ write_fake_program() {
     write_fake "$1" '[ "$1" != --plan ] || { echo "{\"device\":\"cuda\"}"; exit; }' 'echo "$@" >>"${FAKE_NOTES:-/dev/null}"' \
         'while [ $# -gt 0 ]; do case $1 in -o) run=$2 ;; --trace) trace=$2 ;; esac; shift; done' 'mkdir -p "$run"' \
         "for step in {1..36}; do echo '{\"event\": \"step\", \"samples\": 100, \"seconds\": 0.5}'; done >\"\$run/metrics.jsonl\"" \
-        "[ -z \"\${trace:-}\" ] || python3 -B '$here/scripts/gpu-figures.py' made-up-trace >\"\$trace\""
+        'echo "done: 2 steps in 1.0 s"' "[ -z \"\${trace:-}\" ] || python3 -B '$here/scripts/gpu-figures.py' made-up-trace >\"\$trace\""
 }
 
 # A machine with programs that only say what the real ones would. cmake "builds" the tests.
@@ -639,7 +707,9 @@ write_fake_machine() {
     # shellcheck disable=SC2016 # for that program
     write_fake "$fake/nvcc" 'while [ $# -gt 0 ]; do [ "$1" != -o ] || out=$2; shift; done' '[ -n "${out:-}" ] || exit 0' \
         'printf "%s\n" "#!/bin/sh" "echo \"$FAKE_SAYS\"; exit $FAKE_STATUS" >"$out"; chmod +x "$out"'
-    write_fake "$fake/cmake" "mkdir -p '$build/tests'; cp '$fake'/build/* '$build/tests/'; mv '$build/tests/gpipe-train' '$build/'"
+    # shellcheck disable=SC2016 # for that program
+    write_fake "$fake/cmake" "mkdir -p '$build/tests'; cp '$fake'/build/* '$build/tests/'; mv '$build/tests/gpipe-train' '$build/'" \
+        'echo "$@" >>"$FAKE_NOTES"; [ "$1" != --build ] || exit "${FAKE_BUILD:-0}"'
     write_fake "$fake/ncu" "printf '%s\\n' '\"ID\",\"Kernel Name\",\"gpu__time_duration.sum\",\"dram__bytes.sum\"' '\"0\",\"gp_kernel_sgd(a)\",\"5\",\"9\"'"
     # shellcheck disable=SC2016 # for that program
     write_fake "$fake/nsys" 'kind=$1; for word; do case $word in --output=*) out=${word#*=} ;; esac; done' \
@@ -696,7 +766,7 @@ test_steps() {
     for on in true false; do
         must notes 1 "^profile .*--capture-range=cudaProfilerApi .*--capture-steps 10:13 .*pipeline.lockstep=$on "
         must notes 2 "^-q .*--trace .*pipeline.micro_batches=.* pipeline.devices=\[cuda:0,cuda:0\] --set pipeline.lockstep=$on "
-        must notes 2 "^-q .*--trace .*pipeline.devices=\[cuda:0,cuda:0,cuda:0,cuda:0\] --set pipeline.lockstep=$on "
+        must notes 3 "^-q .*--trace .*pipeline.devices=\[cuda:0,cuda:0,cuda:0,cuda:0\] --set pipeline.lockstep=$on "
     done
     must [ -s "$out/profile.nsys-rep" ]
     must [ "$(find "$out" -type f | wc -l)" -le 8 ]
@@ -705,8 +775,45 @@ test_steps() {
     must row_is gpu_ops FAILED 'the machine has no GPU$'
     must row_is gpu_wide skipped 'test_gpu_wide is not built$'
     must [ -z "$(sed -n '/^resnet50/p' "$work/rows")" ]
+    rm -f "$work/nsys-notes"
+    must run_fake '1 x NVIDIA H200' 0 --parts smoke
+    must row_is gpu_device ok '9 test'
+    must row_is two_steps ok '2 steps in 1.0 s$'
+    must [ "$(wc -l <"$work/rows")" = 4 ]
+    must notes 1 '^--build .* --target gpipe-train test_gpu_device -- -k'
+    must notes 1 '-DGP_MPI=OFF'
+    # A test that does not link costs its own step.
+    rm "$work/fake/build/test_gpu_device"
+    rm -r "$build"
+    FAKE_BUILD=1 run_fake '1 x NVIDIA H200' 0 --parts smoke && must false
+    must row_is build FAILED 'sm_90, '
+    must row_is gpu_device skipped 'test_gpu_device is not built$'
+    must row_is two_steps ok '2 steps in 1.0 s$'
+    # Without the program there is nothing to run.
+    mv "$work/fake/build/gpipe-train" "$work/fake/kept"
+    rm -r "$build"
+    FAKE_BUILD=1 run_fake '1 x NVIDIA H200' 0 --parts smoke && must false
+    must [ "$(wc -l <"$work/rows")" = 2 ]
+    mv "$work/fake/kept" "$work/fake/build/gpipe-train"
     run_fake '1 x NVIDIA H200' 0 --parts tests,other && must false
     must grep -q '^gpu-check: --parts takes some of' "$work/fake.log"
+    rm -r "$build"
+}
+
+# A machine that goes away: what ran until then is in the table.
+test_interrupted() {
+    write_fake "$work/fake/build/time_ops" 'exec sleep 60'
+    run_fake '1 x NVIDIA H200' 0 --parts figures &
+    local running=$! tries=0
+    until grep -q '^enqueue ' "$out/table.txt" 2>/dev/null || [ "$tries" -gt 600 ]; do
+        tries=$((tries + 1))
+        sleep 0.1
+    done
+    pkill -KILL -f "$self --parts figures"
+    pkill -KILL -f "$build/tests/time_ops"
+    wait "$running" && must false
+    must row_is resnet50_f32 ok '200 images/s'
+    must grep -q '==== enqueue' "$out/log.txt"
     rm -r "$build"
 }
 
@@ -746,23 +853,27 @@ self_test() {
     must figures --self-test
     must test_table
     must test_steps
+    must test_interrupted
     must test_wrapper
     must test_pack
-    echo "gpu-check: steps, preflight, table, wrapper and pack work"
+    echo "gpu-check: steps, preflight, table, interruption, wrapper and pack work"
 }
 
 case "${1-}" in
 --pack) make_pack "${2:?"gpu-check: --pack needs a folder"}" ;;
 --step)
     name=$2
+    parts=${GPU_CHECK_PARTS:-$parts}
+    # This process stays until its program has ended: else timeout would not kill a program that catches TERM and hangs.
+    trap : TERM
     "step_$name"
     ;;
 --self-test) self_test ;;
 --parts)
     parts=${2:-}
-    part='(tests|trainings|figures|lockstep|sanitizers)'
+    part="(${all_parts//,/|})"
     if [[ ! $parts =~ ^$part(,$part)*$ ]]; then
-        echo "gpu-check: --parts takes some of tests,trainings,figures,lockstep,sanitizers, not \"$parts\"" >&2
+        echo "gpu-check: --parts takes some of $all_parts, not \"$parts\"" >&2
         exit 2
     fi
     run_all "${3:-}"
