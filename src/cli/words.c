@@ -178,8 +178,21 @@ static gp_status read_long(words *w, const char *word, gp_error *err) {
     return set_option(w, option, word + length, err);
 }
 
+/* "-output x" is not -o utput: a word of other programs, or a long option with one dash. GP_OK: it is neither. */
+static gp_status refuse_word(const words *w, const char *word, gp_error *err) {
+    char name[64], folded[GP_LONGEST_NAME + 1] = "";
+    int length = (int)strcspn(word, "=");
+    if (length < 4 || length >= (int)sizeof name - 1) return GP_OK;
+    snprintf(name, sizeof name, "-%.*s", length, word);
+    if (find_option(w, name, (size_t)length + 1))
+        return gp_fail(err, GP_USAGE, "unknown option %s: did you mean %s?", name + 1, name);
+    const char *advice = gp_fold_name(name, folded) ? habit_of(w, folded) : NULL;
+    return advice ? gp_fail(err, GP_USAGE, "unknown option %s: %s", name + 1, advice) : GP_OK;
+}
+
 /* -q, -qv, -oDIR, -o DIR. Other programs have "-lr 0.1" too. */
 static gp_status read_letters(words *w, const char *word, gp_error *err) {
+    GP_RETURN_IF_FAILED(refuse_word(w, word, err));
     for (const char *letter = word + 1; *letter; letter++) {
         const gp_option *option = find_option(w, (const char[]){'-', *letter}, 2);
         if (!option && letter == word + 1) return refuse(w, word, strcspn(word, "="), err);

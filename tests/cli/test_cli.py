@@ -265,6 +265,8 @@ class Usage(Group):
             ("c.yaml", "--frobnicate=3"): "unknown option --frobnicate" + see,
             ("-x", "c.yaml"): "unknown option -x" + see,
             ("c.yaml", "-qx"): "unknown option -x" + see,
+            ("-output", "x", "c.yaml"): "unknown option -output: the run folder is -o DIR\n",
+            ("-force", "c.yaml"): "unknown option -force: did you mean --force?\n",
             ("--set", "train.epochs", "3", "c.yaml"): "option --set takes one word, key.path=value: write --set train.epochs=3\n",
             ("c.yaml", "--set", "train.epochs"): "--set train.epochs: needs the form key.path=value\n",
             ("c.yaml", "train.epochs=3"): "train.epochs=3 needs --set before it: --set train.epochs=3\n",
