@@ -92,7 +92,7 @@ static gp_status report_plan(const gp_session *session, const gp_options *option
         GP_RETURN_IF_FAILED(gp_host_memory_processes(session, &options->trace, &memory, err));
     gp_status status = gp_plan_report(session->plan, session->profile, &session->host, memory, stdout, err);
     free(memory);
-    if (status == GP_OK) gp_warmup_warn(session, true, stdout);
+    if (status == GP_OK) gp_rate_warn(session, true, stdout);
     return status;
 }
 

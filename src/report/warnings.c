@@ -50,11 +50,33 @@ void gp_micro_batches_warn(const gp_plan *plan, bool report, FILE *out) {
             samples == 1 ? "" : "es");
 }
 
-void gp_warmup_warn(const gp_session *session, bool report, FILE *out) {
+/* Falls of the learning rate that the run does not reach. */
+static void warn_of_falls(const gp_session *session, gp_run_length run, bool report, FILE *out) {
+    const gp_optimizer_config *optimizer = &session->config->optimizer;
+    const char *start = report ? "warning     " : "warning:";
+    int64_t steps = session->steps, every = gp_time_end(optimizer->lr_every, run);
+    int beyond = 0;
+    if (optimizer->lr_schedule == GP_LR_STEP && every >= steps)
+        fprintf(out,
+                "%s optimizer.lr_schedule.step.every: the run ends after %" PRId64 " step%s, before the first %" PRId64
+                " are over, so the learning rate does not fall\n",
+                start, steps, steps == 1 ? "" : "s", every);
+    for (int i = 0; optimizer->lr_schedule == GP_LR_MULTISTEP && i < optimizer->lr_milestone_count; i++)
+        beyond += gp_time_end(optimizer->lr_milestones[i], run) >= steps;
+    if (beyond > 0)
+        fprintf(out,
+                "%s optimizer.lr_schedule.multistep: %d of %d milestones lie%s beyond the %" PRId64
+                " step%s of the run\n",
+                start, beyond, optimizer->lr_milestone_count, beyond == 1 ? "s" : "", steps, steps == 1 ? "" : "s");
+}
+
+void gp_rate_warn(const gp_session *session, bool report, FILE *out) {
     const gp_optimizer_config *optimizer = &session->config->optimizer;
     const gp_run_length run = gp_session_length(session);
     int64_t length = gp_time_end(optimizer->warmup, run);
-    if (session->steps < 1 || length <= session->steps) return;
+    if (session->steps < 1) return;
+    warn_of_falls(session, run, report, out);
+    if (length <= session->steps) return;
     fprintf(out,
             "%s optimizer.warmup: %" PRId64 " steps are more than the %" PRId64
             " step%s of the run, so the learning rate ends at %g, not at %g\n",

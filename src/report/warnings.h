@@ -16,8 +16,8 @@ void gp_precision_advise(const gp_session *session, bool report, FILE *out);
 void gp_processors_warn(const gp_plan *plan, bool report, FILE *out);
 /* If the configuration has more micro-batches than the largest mini-batch has samples. */
 void gp_micro_batches_warn(const gp_plan *plan, bool report, FILE *out);
-/* If the warm-up of the learning rate does not end within the run. */
-void gp_warmup_warn(const gp_session *session, bool report, FILE *out);
+/* If the warm-up of the learning rate does not end within the run, or the run ends before the rate falls. */
+void gp_rate_warn(const gp_session *session, bool report, FILE *out);
 /* If mean or std of bytes were measured in 0 … 255. */
 void gp_normalize_warn(const gp_session *session, bool report, FILE *out);
 /* If replicas have no sample of the largest mini-batch. */

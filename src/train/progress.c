@@ -96,7 +96,7 @@ void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_s
     if (verbosity != GP_VERBOSE) { /* else the plan says it */
         gp_processors_warn(session->plan, false, stdout);
         gp_micro_batches_warn(session->plan, false, stdout);
-        gp_warmup_warn(session, false, stdout);
+        gp_rate_warn(session, false, stdout);
         gp_idle_warn(session->plan, false, stdout);
         gp_norm_warn(session->plan, false, stdout);
         gp_idle_process_warn(session->plan, false, stdout);

@@ -1459,6 +1459,21 @@ class Plan(Group):
                 self.assertEqual(process.stdout.count(before + words), warmup == 12, process.stdout)
                 self.assertEqual(process.stdout.count("optimizer.warmup"), warmup == 12, process.stdout)
 
+    def test_falls_of_the_rate_beyond_the_run(self):
+        """The run has 5 steps, so the rate of step 6 is none of its own."""
+        every = "optimizer.lr_schedule.step.every: the run ends after 5 steps, before the first %d are over, so the learning rate does not fall\n"
+        some = "optimizer.lr_schedule.multistep: %s beyond the 5 steps of the run\n"
+        for schedule, words in (("{step: {every: 5, gamma: 0.1}}", every % 5), ("{step: {every: 4, gamma: 0.1}}", None),
+                                ("{multistep: {milestones: [2, 5, 9], gamma: 0.1}}", some % "2 of 3 milestones lie"),
+                                ("{multistep: {milestones: [2, 7], gamma: 0.1}}", some % "1 of 2 milestones lies"),
+                                ("{multistep: {milestones: [2, 4], gamma: 0.1}}", None)):
+            for options, before in ((["--plan"], "\nwarning      "), ([], "\nwarning: ")):
+                process = subprocess.run([PROGRAM, *options, "--force", "-o", self.path("falls"), "--set", "optimizer.lr_schedule=" + schedule,
+                                          "--set", "train.steps=5", "c.yaml"], cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE)
+                self.assertEqual((process.returncode, process.stderr), (0, ""))
+                self.assertEqual(process.stdout.count("optimizer.lr_schedule"), words is not None, process.stdout)
+                self.assertIn(before + words if words else "", process.stdout)
+
     def test_it_leaves_no_folder(self):
         process = self.expect(["--plan", "c.yaml"], 0)
         for word in ("stages\n", "copies", "memory", "schedule", "predicted"):
