@@ -119,7 +119,10 @@ static gp_status refuse_comment(const edit *e, const char *value, gp_error *err)
     char quote = '\0';
     for (const char *at = value; *at; at++) {
         bool begins = at == value || strchr(" \t[{,:", at[-1]) != NULL;
-        if (quote && *at == quote)
+        bool escapes = (quote == '"' && *at == '\\') || (quote == '\'' && *at == '\'' && at[1] == '\'');
+        if (escapes && at[1])
+            at++;
+        else if (quote && *at == quote)
             quote = '\0';
         else if (!quote && begins && (*at == '"' || *at == '\''))
             quote = *at;

@@ -474,6 +474,9 @@ static void overrides_an_empty_document(void **state) {
     assert_int_equal(gp_yaml_override(d, "a.b={x: 'run #7', y: \"it's #8\"}", &err), GP_OK);
     assert_text(gp_yaml_find(d, "a.b.x"), "run #7", true);
     assert_text(gp_yaml_find(d, "a.b.y"), "it's #8", true);
+    assert_int_equal(gp_yaml_override(d, "a.b=['it''s #7', \"\\\" #8\"]", &err), GP_OK);
+    assert_text(gp_yaml_find(d, "a.b.0"), "it's #7", true);
+    assert_text(gp_yaml_find(d, "a.b.1"), "\" #8", true);
     assert_int_equal(gp_yaml_override(d, "a.b=x#9", &err), GP_OK);
     assert_text(gp_yaml_find(d, "a.b"), "x#9", false);
     gp_yaml_destroy(&d);
