@@ -47,6 +47,8 @@ static void slow_down_rates(bool memory) {
     for (int i = 0; i < profile->layer_count; i++)
         for (int t = 0; t < GP_PROFILE_TIMES; t++)
             profile->devices[0].layers[i].time[t] = memory || i == 3 || i == 5 ? 5e3 : 1e-6 * (i + 1);
+    profile->devices[0].slowdown = 1; /* those that were disturbed are not used for long */
+    profile->devices[0].spread = 0;
     profile->taken = 1763838164;
     assert_int_equal(gp_profile_keep(profile, found.gl_pathv[0], &err), GP_OK);
     gp_profile_destroy(&profile);
