@@ -201,7 +201,9 @@ static gp_status put_entry(gp_yaml_document *document, const gp_yaml *entry, gp_
 }
 
 static gp_status read_change(gp_config *config, gp_change *change, const gp_yaml *entry, gp_error *err) {
-    const gp_config *before = change == config->changes ? config : change[-1].config;
+    const gp_config *before = config; /* or what the change before leaves; one with a mistake leaves nothing */
+    for (const gp_change *earlier = config->changes; earlier < change; earlier++)
+        if (earlier->config) before = earlier->config;
     gp_yaml_document *document = NULL;
     if (entry->kind != GP_YAML_MAPPING || entry->count == 0)
         return gp_fail_at(err, GP_CONFIG, entry->place,
@@ -234,14 +236,16 @@ gp_status gp_read_changes(gp_config *config, const gp_yaml *node, gp_error *err)
         change->entry = node->pairs[i].value;
         GP_RETURN_IF_FAILED(read_step(node->pairs[i].key, &change->step, err));
     }
+    gp_status status = GP_OK;
     qsort(config->changes, node->count, sizeof *config->changes, by_step);
     for (int i = 0; i < config->change_count; i++) {
         gp_change *change = &config->changes[i];
         if (i > 0 && change[-1].step == change->step)
             return gp_fail_at(err, GP_CONFIG, change->place, "changes: step %" PRId64 " is there twice", change->step);
-        GP_RETURN_IF_FAILED(read_change(config, change, change->entry, err));
+        gp_error next = {0};
+        if (read_change(config, change, change->entry, &next) != GP_OK) status = gp_error_join(err, status, &next);
     }
-    return GP_OK;
+    return status;
 }
 
 void gp_free_changes(gp_config *config) {

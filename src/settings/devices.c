@@ -141,6 +141,14 @@ static gp_status read_replicas(const gp_yaml *list, const gp_key_context *at, gp
     return append_entries(pipeline, 1, count, capacity, err);
 }
 
+static gp_status read_item(const gp_yaml *node, const gp_key_context *at, void *base, room *capacity, gp_error *err) {
+    entry next = {.count = 1};
+    if (node->kind == GP_YAML_SEQUENCE) return read_replicas(node, at, base, capacity, err);
+    GP_RETURN_IF_FAILED(read_entry(node, at, &next, err));
+    GP_RETURN_IF_FAILED(append(base, &next, capacity, err));
+    return append_entries(base, next.count, 1, capacity, err);
+}
+
 static gp_status read_devices(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
                               gp_error *err) {
     room capacity = {0};
@@ -148,20 +156,16 @@ static gp_status read_devices(const gp_key *key, const gp_yaml *node, const gp_k
     if (node->kind != GP_YAML_SEQUENCE)
         return gp_refuse(node->place, at->what, err, "needs a list, as in [cpu, cpu], not %s", gp_show_node(node).text);
     if (node->count == 0) return gp_refuse(node->place, at->what, err, "the list is empty");
+    gp_status status = GP_OK;
     for (size_t i = 0; i < node->count; i++) {
-        entry next = {.count = 1};
+        gp_error next = {0};
         char what[40];
         snprintf(what, sizeof what, "%s.%zu", at->what, i);
-        gp_key_context inner = {.what = what, .folder = at->folder, .place = node->items[i]->place};
-        if (node->items[i]->kind == GP_YAML_SEQUENCE) {
-            GP_RETURN_IF_FAILED(read_replicas(node->items[i], &inner, base, &capacity, err));
-            continue;
-        }
-        GP_RETURN_IF_FAILED(read_entry(node->items[i], &inner, &next, err));
-        GP_RETURN_IF_FAILED(append(base, &next, &capacity, err));
-        GP_RETURN_IF_FAILED(append_entries(base, next.count, 1, &capacity, err));
+        const gp_key_context inner = {.what = what, .folder = at->folder, .place = node->items[i]->place};
+        if (read_item(node->items[i], &inner, base, &capacity, &next) != GP_OK)
+            status = gp_error_join(err, status, &next);
     }
-    return GP_OK;
+    return status;
 }
 
 gp_status gp_config_replicate(gp_pipeline_config *pipeline, int replicas, gp_place place, gp_error *err) {

@@ -152,10 +152,14 @@ static gp_status read_transforms(const gp_key *key, const gp_yaml *node, const g
         return gp_refuse(node->place, at->what, err, "the list has %zu entries; it may have at most %d", node->count,
                          GP_MAX_TRANSFORMS);
     GP_RETURN_IF_FAILED(GP_NEW(&source->transforms, node->count, err));
-    for (size_t i = 0; i < node->count; i++)
-        GP_RETURN_IF_FAILED(
-            gp_read_table(key->table, node->items[i], at, &source->transforms[source->transform_count++], err));
-    return GP_OK;
+    gp_status status = GP_OK;
+    for (size_t i = 0; i < node->count; i++) {
+        gp_error next = {0};
+        if (gp_read_table(key->table, node->items[i], at, &source->transforms[source->transform_count++], &next) !=
+            GP_OK)
+            status = gp_error_join(err, status, &next);
+    }
+    return status;
 }
 
 static void write_transforms(FILE *file, const gp_key *key, const void *base) {
