@@ -464,7 +464,7 @@ gp_status gp_check_beside(const gp_yaml *node, const char *what, const char *con
 
 gp_status gp_read_kind(const gp_yaml *node, const char *what, const char *const *beside, gp_choice *out,
                        gp_error *err) {
-    gp_choice choice;
+    gp_choice choice = {0};
     GP_RETURN_IF_FAILED(gp_find_choice(node, what, NULL, beside, &choice, err));
     GP_RETURN_IF_FAILED(gp_check_beside(node, what, NULL, beside, &choice, err));
     *out = choice;
