@@ -6,7 +6,7 @@
 #   scripts/gpu-check.sh --pack DIR              collects the packages that the GPU machine may lack, in DIR/gpu-pack.tar.gz
 #   scripts/gpu-check.sh [--parts PARTS] [DIR]   runs the checks, with the pack in DIR if it exists. PARTS are some of
 #                                                smoke,tests,figures,trainings,lockstep,sanitizers (default: all,
-#                                                while time is left). smoke takes three minutes; run it first. Each
+#                                                while time is left). smoke usually takes three minutes; run it first. Each
 #                                                part builds what it needs, so that each may meet a fresh machine
 #   scripts/gpu-check.sh --self-test             without a GPU: preflight, steps, figures, table and pack
 #
@@ -225,6 +225,8 @@ step_preflight() {
 }
 
 step_build() {
+    # Programs of an earlier build do not stand for those that do not link now.
+    rm -f "$program" "$build"/tests/test_gpu_* "$build"/tests/{fill_weights,count_work,time_ops}
     local options=(-DCMAKE_BUILD_TYPE=Release -DGP_CUDA=ON -DGP_CUDA_WERROR=OFF) generator=Ninja
     options+=("-DCMAKE_CUDA_ARCHITECTURES=${GPU_ARCHITECTURE:-90}-real")
     mkdir -p "$work/bin"
@@ -248,8 +250,7 @@ step_build() {
     options+=(-DGP_MPI=OFF)
     cmake -S "$here" -B "$build" -G "$generator" "${options[@]}" || return 1
     figure "sm_${GPU_ARCHITECTURE:-90}, $(nproc) processors, $(nvcc --version | sed -n 's/.*release \([0-9.]*\).*/nvcc \1/p')"
-    # A program of an earlier build does not stand for one that does not link now; what else does not link costs only its own steps.
-    rm -f "$program"
+    # What does not link costs only its own steps.
     local goes_on=(-k 0) targets=()
     [ "$generator" = Ninja ] || goes_on=(-k)
     read -ra targets < <(list_targets)
@@ -802,16 +803,19 @@ test_steps() {
 
 # A machine that goes away: what ran until then is in the table.
 test_interrupted() {
-    write_fake "$work/fake/build/time_ops" 'exec sleep 60'
+    write_fake "$work/fake/build/time_ops" 'exec sleep 61'
+    # Killed with all that it has started: a process group of its own.
+    set -m
     run_fake '1 x NVIDIA H200' 0 --parts figures &
     local running=$! tries=0
+    set +m
     until grep -q '^enqueue ' "$out/table.txt" 2>/dev/null || [ "$tries" -gt 600 ]; do
         tries=$((tries + 1))
         sleep 0.1
     done
-    pkill -KILL -f "$self --parts figures"
-    pkill -KILL -f "$build/tests/time_ops"
-    wait "$running" && must false
+    kill -KILL -- "-$running"
+    pkill -KILL -f "^sleep 61$" # in the group of its step's timeout
+    wait "$running" 2>/dev/null && must false
     must row_is resnet50_f32 ok '200 images/s'
     must grep -q '==== enqueue' "$out/log.txt"
     rm -r "$build"

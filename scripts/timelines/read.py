@@ -209,7 +209,10 @@ def picoseconds(value):
     before, _, fraction = written.partition(".")
     if fraction.isdecimal() and fraction.isascii():  # as profilers write it; int() is several times as fast as Decimal
         return int(before + fraction[:6].ljust(6, "0"))
-    return int(Decimal(written).scaleb(6))
+    try:
+        return int(Decimal(written).scaleb(6))
+    except ArithmeticError:  # an exponent of many digits
+        return None
 
 
 def whole(value, default=-1):

@@ -147,6 +147,7 @@ static gp_status run_launched(const gp_balance_options *options, uint64_t task, 
     if (rank > 0) return GP_OK;
     GP_RETURN_IF_FAILED(gp_launch_machines(launched.processes, &machines, err));
     launched.machines = machines;
+    if (count > 1) launched.processors = gp_launch_processors(machines, count);
     gp_status status = run(options, &launched, err);
     free(machines);
     return status;

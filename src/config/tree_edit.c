@@ -114,23 +114,26 @@ static gp_status assign(const edit *e, gp_yaml *value, gp_error *err) {
     return GP_OK;
 }
 
-/* " #" begins a comment in YAML, and what follows would be lost. In quotes it is text. */
+/* " #" begins a comment in YAML, and what follows would be lost. In quotes, which begin where a value begins, it is
+ * text; so it is in a block of lines. */
 static gp_status refuse_comment(const edit *e, const char *value, gp_error *err) {
-    char quote = '\0';
+    char quote = '\0', before = '['; /* the last character that is no space */
+    size_t blank = strspn(value, " ");
+    if (value[blank] == '|' || value[blank] == '>') return GP_OK;
     for (const char *at = value; *at; at++) {
-        bool begins = at == value || strchr(" \t[{,:", at[-1]) != NULL;
         bool escapes = (quote == '"' && *at == '\\') || (quote == '\'' && *at == '\'' && at[1] == '\'');
         if (escapes && at[1])
             at++;
         else if (quote && *at == quote)
             quote = '\0';
-        else if (!quote && begins && (*at == '"' || *at == '\''))
+        else if (!quote && (*at == '"' || *at == '\'') && strchr("[{,:-", before))
             quote = *at;
-        else if (!quote && *at == '#' && begins && (at == value || at[-1] == ' ' || at[-1] == '\t'))
+        else if (!quote && *at == '#' && (at == value || strchr(" \t\n", at[-1])))
             return gp_fail_at(err, e->refusal, e->place,
                               "in YAML a comment begins at \"%.20s\"; write a value that has it in quotes: "
                               "--set '%s=\"…\"'",
                               at, e->path);
+        if (!strchr(" \t\n", *at)) before = *at;
     }
     return GP_OK;
 }

@@ -183,13 +183,18 @@ static void spread_end(gp_guard *guard) {
     for (int p = 0; p < guard->count && tells; p++) gp_guard_tell(&guard->peers[p], GP_GUARD_SAVED, after, 0, NULL, 0);
 }
 
+/* An interrupted run that was saved has not failed. `lock` is held. */
+static bool has_failed(const gp_guard *guard) {
+    return guard->cause.status != GP_OK && !(guard->saved && guard->cause.status == GP_INTERRUPTED);
+}
+
 /* A process that cannot end by itself: a library may wait for what never comes, or a worker may hang. The others wait
  * longer for the one that speaks: a launcher ends all processes when the first one fails. */
 static void end_if_stuck(gp_guard *guard, double now) {
     bool speaks = gp_guard_speaks(guard);
     pthread_mutex_lock(&guard->lock);
     gp_error cause = guard->cause;
-    bool stuck = cause.status != GP_OK && now - guard->failed > (speaks ? 1 : 2) * guard->grace;
+    bool stuck = has_failed(guard) && now - guard->failed > (speaks ? 1 : 2) * guard->grace;
     pthread_mutex_unlock(&guard->lock);
     if (!stuck) return;
     if (speaks && cause.text[0]) {
@@ -210,16 +215,17 @@ static void end_late(gp_guard *guard) {
     int blamed = guard->blamed;
     pthread_mutex_unlock(&guard->lock);
     if (!late.text[0]) return;
+    if (speaks) gp_ticker_clear_line(true);
     if (speaks)
         fprintf(stderr, "gpipe-train: warning: %s, when all was saved; the run is complete, and does not wait for it\n",
                 late.text);
-    fflush(stdout);
+    bool written = fflush(stdout) == 0;
     fflush(stderr);
     for (int p = 0; p < guard->count; p++) {
         gp_guard_tell(&guard->peers[p], GP_GUARD_LOST, GP_LOST, blamed, late.text, strlen(late.text));
         gp_guard_tell(&guard->peers[p], GP_GUARD_BYE, GP_OK, guard->rank, NULL, 0);
     }
-    _exit(gp_status_exit(after));
+    _exit(gp_status_exit(written || after != GP_OK ? after : GP_IO));
 }
 
 static void sleep_until_something(gp_guard *guard, struct pollfd *at) {
@@ -243,7 +249,7 @@ static bool all_have_left(const gp_guard *guard) {
  * After a run that was saved process 0 waits for the others, so that one that does not end is named. */
 static bool is_over(gp_guard *guard) {
     pthread_mutex_lock(&guard->lock);
-    bool failed = guard->cause.status != GP_OK;
+    bool failed = has_failed(guard);
     bool over = guard->quit && (!failed || guard->told) && !guard->tells_end;
     bool waits = guard->rank == 0 && guard->saved && !failed;
     pthread_mutex_unlock(&guard->lock);
@@ -384,9 +390,11 @@ void gp_guard_fail(gp_guard *guard, gp_error *cause) {
 
 void gp_guard_finish(gp_guard *guard, gp_status status) {
     pthread_mutex_lock(&guard->lock);
-    guard->saved = true;
-    guard->after = status;
-    guard->tells_end = guard->rank == 0;
+    if (!guard->saved && (guard->cause.status == GP_OK || guard->cause.status == GP_INTERRUPTED)) {
+        guard->saved = true;
+        guard->after = status;
+        guard->tells_end = guard->rank == 0;
+    }
     pthread_mutex_unlock(&guard->lock);
 }
 

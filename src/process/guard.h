@@ -68,7 +68,7 @@ void gp_guard_set_deliveries(gp_guard *guard, gp_deliveries *deliveries);
 void gp_guard_fail(gp_guard *guard, gp_error *cause);
 /* Process 0: the run is over, and all of it is saved; GP_OK or GP_INTERRUPTED. The others learn it. A process that is
  * lost from now on, or fails, is named in a warning, and all end with that status at once, also if they wait for it.
- * gp_guard_stop waits for the others' goodbyes then. Main thread. */
+ * gp_guard_stop waits for the others' goodbyes then. Nothing, if the run has failed before. Main thread. */
 void gp_guard_finish(gp_guard *guard, gp_status status);
 /* What ended the run; GP_OK: nothing has. */
 gp_status gp_guard_cause(gp_guard *guard, gp_error *cause);

@@ -159,6 +159,10 @@ bool gp_processes_close(gp_processes **processes, gp_status *status, gp_error *e
     return speaks;
 }
 
+void gp_processes_saved(gp_processes *processes, gp_status status) {
+    if (processes->wire->rank == 0) gp_guard_finish(processes->guard, status);
+}
+
 void gp_processes_begin_run(gp_processes *processes) {
     processes->begun = true;
 }

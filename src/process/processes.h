@@ -18,6 +18,8 @@ uint64_t gp_processes_task(int argc, char **argv);
 /* Connects them all. GP_UNSUPPORTED: the program was built without MPI, or a launcher's processes see one another not.
  * GP_USAGE, in all of them: their tasks differ. GP_IO. */
 GP_MUST_USE gp_status gp_processes_open(uint64_t task, gp_processes **out, gp_error *err);
+/* The run is over, and all of it is saved (gp_guard_finish); GP_OK or GP_INTERRUPTED. Main thread. */
+void gp_processes_saved(gp_processes *processes, gp_status status);
 /* The run has begun: messages go between the processes from now on. If it fails, MPI is left as it is. */
 void gp_processes_begin_run(gp_processes *processes);
 /* `status`, *err: how this process ended. If that is the first cause, all others end with it; else *err becomes the

@@ -67,10 +67,11 @@ static gp_status find_width(lane *l, gp_error *err) {
  * machine with other work: then they may take longer, and so they may if a time stands out. */
 static gp_status look_at(lane *l, int *look, gp_error *err) {
     double over = elapsed(l->all) / l->all->request->seconds;
-    if (over < (l->rounds < GP_MEASURE_FEW_ROUNDS ? 3 : 1) && l->rounds < *look) return GP_OK;
+    bool few = l->rounds < GP_MEASURE_FEW_ROUNDS;
+    if (over < (few ? 3 : l->outlier ? GP_MEASURE_OUTLIERS : 1) && l->rounds < *look) return GP_OK;
     *look += *look / 4;
     GP_RETURN_IF_FAILED(find_width(l, err));
-    bool late = over >= (l->rounds < GP_MEASURE_FEW_ROUNDS ? 3 : l->outlier ? GP_MEASURE_OUTLIERS : 1);
+    bool late = over >= (few ? 3 : l->outlier ? GP_MEASURE_OUTLIERS : 1);
     l->known = late || (l->width <= GP_MEASURE_NARROW && !l->outlier);
     if (l->known) atomic_fetch_sub(&l->all->unknown, 1);
     return GP_OK;

@@ -11,9 +11,9 @@
 
 /* The width of the medians (bench.h) that ends the rounds early. */
 #define GP_MEASURE_NARROW 0.02
-/* The fewest rounds: if time is left; if three times the time is not over. Else one. */
 /* How many times as long they may take if a time stands out (gp_bench_medians). */
 #define GP_MEASURE_OUTLIERS 1.5
+/* The fewest rounds: if time is left; if three times the time is not over. Else one. */
 enum { GP_MEASURE_ROUNDS = 8, GP_MEASURE_FEW_ROUNDS = 5 };
 
 /* The first benches are those of the request's devices; the others, up to `count`, are company. The time began at

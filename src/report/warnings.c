@@ -58,16 +58,16 @@ static void warn_of_falls(const gp_session *session, gp_run_length run, bool rep
     int beyond = 0;
     if (optimizer->lr_schedule == GP_LR_STEP && every >= steps)
         fprintf(out,
-                "%s optimizer.lr_schedule.step.every: the run ends after %" PRId64 " step%s, before the first %" PRId64
-                " are over, so the learning rate does not fall\n",
-                start, steps, steps == 1 ? "" : "s", every);
+                "%s optimizer.lr_schedule.step.every: the learning rate would first fall after step %" PRId64
+                ", and the run has %" PRId64 " step%s\n",
+                start, every, steps, steps == 1 ? "" : "s");
     for (int i = 0; optimizer->lr_schedule == GP_LR_MULTISTEP && i < optimizer->lr_milestone_count; i++)
         beyond += gp_time_end(optimizer->lr_milestones[i], run) >= steps;
     if (beyond > 0)
         fprintf(out,
-                "%s optimizer.lr_schedule.multistep: %d of %d milestones lie%s beyond the %" PRId64
-                " step%s of the run\n",
-                start, beyond, optimizer->lr_milestone_count, beyond == 1 ? "s" : "", steps, steps == 1 ? "" : "s");
+                "%s optimizer.lr_schedule.multistep: %d of %d milestones lie%s at or after the end of the run, step "
+                "%" PRId64 "\n",
+                start, beyond, optimizer->lr_milestone_count, beyond == 1 ? "s" : "", steps);
 }
 
 void gp_rate_warn(const gp_session *session, bool report, FILE *out) {

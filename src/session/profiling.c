@@ -13,6 +13,7 @@
 #include "profile/profile_file.h"
 #include "profile/profile_kept.h"
 #include "profile/profile_words.h"
+#include "profile/rounds.h"
 #include "session/balancing.h"
 #include "session/devices.h"
 #include "session/linking.h"
@@ -118,7 +119,10 @@ static void tell_progress(void *context, double seconds, int rounds) {
     s->timing = true;
     if (!gp_ticker_is_due(&s->ticker)) return;
     gp_ticker_say(&s->ticker, "timing %s: round %d, %.0f s of at most %.0f s%s", s->what, rounds + 1, seconds,
-                  s->seconds, seconds > s->seconds ? "; few rounds were timed, so that it takes longer" : "");
+                  s->seconds,
+                  seconds <= s->seconds            ? ""
+                  : rounds < GP_MEASURE_FEW_ROUNDS ? "; few rounds were timed, so that it takes longer"
+                                                   : "; a time stands out, so that it takes longer");
 }
 
 /* "71 layers on cpu and cpu, 2 threads, micro-batches of 8 samples" */

@@ -25,17 +25,16 @@ static gp_status pass_over(gp_resume *resume, const gp_error *cause, gp_error *e
     return GP_OK;
 }
 
-/* Whether a key path is the source's ("data.train"), one within it, or one that holds it. */
-static bool concerns(const char *path, size_t length, const char *source) {
-    size_t whole = strlen(source), common = length < whole ? length : whole;
-    if (strncmp(path, source, common) != 0) return false;
-    return length == whole || (length > whole ? path : source)[common] == '.';
-}
-
-/* Whether --set names the source. */
+/* Whether --set names the source: "data", "data.train", or a key within it other than its transforms. */
 static bool is_named(const gp_config *config, const char *source) {
-    for (int i = 0; i < config->override_count; i++)
-        if (concerns(config->override[i], strcspn(config->override[i], "="), source)) return true;
+    size_t whole = strlen(source);
+    for (int i = 0; i < config->override_count; i++) {
+        const char *path = config->override[i];
+        size_t length = strcspn(path, "="), common = length < whole ? length : whole;
+        if (strncmp(path, source, common) != 0) continue;
+        if (length <= whole && (length == whole || source[length] == '.')) return true;
+        if (length > whole && path[whole] == '.' && strncmp(path + whole, ".transform", 10) != 0) return true;
+    }
     return false;
 }
 
@@ -122,23 +121,14 @@ gp_status gp_resume_open(gp_config **config, const char *folder, gp_resume *out,
     return status;
 }
 
-static bool change_source(const gp_settings *settings, const char *source) {
-    for (int i = 0; i < settings->count; i++)
-        if (concerns(settings->item[i].path, strlen(settings->item[i].path), source)) return true;
-    return false;
-}
-
 /* The order of the samples follows from their number: with another one epochs would skip some, or repeat them. */
-static gp_status check_samples(const gp_resume *resume, const gp_session *session, const gp_source_config *source,
-                               const char *key, int64_t before, int64_t now, gp_error *err) {
-    bool other = before < 0 || change_source(&resume->changes, key);
-    for (int c = 0; c < session->whole->change_count; c++)
-        other = other || (session->whole->changes[c].step == resume->snapshot.reached.step + 1 &&
-                          change_source(&session->whole->changes[c].settings, key));
-    if (other || now == before) return GP_OK;
+static gp_status check_samples(const gp_resume *resume, const gp_source_config *source, const char *key, int64_t before,
+                               int64_t now, gp_error *err) {
+    if (before < 0 || now == before) return GP_OK;
     return gp_fail_at(err, GP_DATA, source->place,
-                      "%s has %" PRId64 " samples, but had %" PRId64 " when %s was written; to go on with other data, "
-                      "name them with --set %s.…",
+                      "%s has %" PRId64 " samples, but had %" PRId64
+                      " when %s was written; to go on with these data all "
+                      "the same, name them again with --set %s.…",
                       key, now, before, resume->path.text, key);
 }
 
@@ -146,10 +136,10 @@ static gp_status check_data(const gp_resume *resume, const gp_session *session, 
     const gp_reached *reached = &resume->snapshot.reached;
     const gp_data_config *data = &session->config->data;
     if (session->train && !resume->names_train)
-        GP_RETURN_IF_FAILED(check_samples(resume, session, &data->train, "data.train", reached->train_samples,
-                                          session->train_samples, err));
+        GP_RETURN_IF_FAILED(
+            check_samples(resume, &data->train, "data.train", reached->train_samples, session->train_samples, err));
     if (!session->eval || resume->names_eval) return GP_OK;
-    return check_samples(resume, session, &data->eval, "data.eval", reached->eval_samples, session->eval_samples, err);
+    return check_samples(resume, &data->eval, "data.eval", reached->eval_samples, session->eval_samples, err);
 }
 
 /* A schedule's file may have been changed in place. What the configuration changes is checked there (gp_may_change). */

@@ -386,7 +386,8 @@ static gp_status read_metadata(gp_snapshot *snapshot, const char *path, gp_error
     if (libraries && *libraries) snapshot->reached.libraries = libraries;
     const gp_reached *reached = &snapshot->reached;
     if (reached->step < 0 || reached->step > UINT32_MAX || reached->epoch < 0 || reached->metrics_bytes < 0 ||
-        reached->samples < 0 || reached->steps < 0)
+        reached->samples < 0 || reached->steps < 0 || reached->train_samples < -1 || reached->eval_samples < -1 ||
+        reached->descending < -1 || reached->descending > 1)
         return gp_fail(err, GP_DATA, "%s: its metadata have impossible numbers", path);
     return GP_OK;
 }

@@ -136,11 +136,16 @@ static cause copy_cause(const gp_wait_finder *finder, const gp_span *span, size_
     return found;
 }
 
+/* When a span had happened for the others. */
+static uint64_t time_of(const gp_span *span) {
+    return span->early ? span->early : span->ended;
+}
+
 /* Whether the cause can have held up a worker that came to its instruction at `since`: a message from another process
  * is under way for some time after its send has ended. */
 static bool may_hold_up(const gp_wait_finder *finder, const cause *its, int worker, uint64_t since) {
     if (!its->span || its->worker == worker) return false;
-    return its->span->ended > since || finder->plan->process[its->worker] != finder->plan->process[worker];
+    return time_of(its->span) > since || finder->plan->process[its->worker] != finder->plan->process[worker];
 }
 
 static cause last_copy(const gp_wait_finder *finder, int worker, const gp_span *span, uint64_t since, size_t mini_batch,
@@ -148,7 +153,8 @@ static cause last_copy(const gp_wait_finder *finder, int worker, const gp_span *
     cause last = {0};
     for (size_t i = waits->first[which]; i < waits->first[which + 1]; i++) {
         cause its = copy_cause(finder, span, mini_batch, &waits->items[i]);
-        if (may_hold_up(finder, &its, worker, since) && (!last.span || its.span->ended > last.span->ended)) last = its;
+        if (may_hold_up(finder, &its, worker, since) && (!last.span || time_of(its.span) > time_of(last.span)))
+            last = its;
     }
     return last;
 }

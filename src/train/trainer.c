@@ -80,6 +80,8 @@ gp_status gp_train(gp_session *session, const gp_train_options *options, gp_erro
     status = gp_trainer_finish(&t, status, err);
     if (status != GP_OK && options->processes && t.run && gp_cancelled(gp_run_cancel(t.run)))
         gp_processes_fail(options->processes, err); /* before closing, which takes time */
+    else if (options->processes && (status == GP_OK || status == GP_INTERRUPTED))
+        gp_processes_saved(options->processes, status); /* likewise */
     gp_loader_destroy(&t.training);
     gp_loader_destroy(&t.evaluation);
     gp_saver_destroy(&t.saver);

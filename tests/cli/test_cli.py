@@ -1461,8 +1461,8 @@ class Plan(Group):
 
     def test_falls_of_the_rate_beyond_the_run(self):
         """The run has 5 steps, so the rate of step 6 is none of its own."""
-        every = "optimizer.lr_schedule.step.every: the run ends after 5 steps, before the first %d are over, so the learning rate does not fall\n"
-        some = "optimizer.lr_schedule.multistep: %s beyond the 5 steps of the run\n"
+        every = "optimizer.lr_schedule.step.every: the learning rate would first fall after step %d, and the run has 5 steps\n"
+        some = "optimizer.lr_schedule.multistep: %s at or after the end of the run, step 5\n"
         for schedule, words in (("{step: {every: 5, gamma: 0.1}}", every % 5), ("{step: {every: 4, gamma: 0.1}}", None),
                                 ("{multistep: {milestones: [2, 5, 9], gamma: 0.1}}", some % "2 of 3 milestones lie"),
                                 ("{multistep: {milestones: [2, 7], gamma: 0.1}}", some % "1 of 2 milestones lies"),

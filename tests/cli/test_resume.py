@@ -501,10 +501,10 @@ class Resume(Runs):
             self.assertEqual(run("--force", "--set", "train.epochs=3"), (0, ""))
             newest = os.path.basename(snapshots(self.run_folder)[-1])
             self.write_data(name, other)
-            status, said = run(*more)
+            status, said = run(*more, "--set", "data.train.transform=[random_vertical_flip]")  # names no data
             self.assertEqual(status, 1)
             self.assertRegex(said, r"\Agpipe-train: o\.yaml: data\.%s has %d samples, but had %d when \S+/%s was written; to go on "
-                             r"with other data, name them with --set data\.%s\.…\n\Z" % (source, other, count, re.escape(newest), source))
+                             r"with these data all the same, name them again with --set data\.%s\.…\n\Z" % (source, other, count, re.escape(newest), source))
             self.assertEqual(run(*more, "--set", "data.%s.tensors=%s" % (source, name))[0], 0)
 
     def test_a_schedule_file_that_changed_in_place(self):

@@ -447,6 +447,8 @@ static void leaves_the_tree_where_an_override_fails(void **state) {
         {"c.d=run #7",
          "--set c.d=run #7: in YAML a comment begins at \"#7\"; write a value that has it in quotes: --set "
          "'c.d=\"…\"'"},
+        {"c=Tom 's set #2", "--set c=Tom 's set #2: in YAML a comment begins at \"#2\"; write a value that has it in "
+                            "quotes: --set 'c=\"…\"'"},
         {"c={x: 'y', #z}",
          "--set c={x: 'y', #z}: in YAML a comment begins at \"#z}\"; write a value that has it in quotes: "
          "--set 'c=\"…\"'"},
@@ -477,6 +479,8 @@ static void overrides_an_empty_document(void **state) {
     assert_int_equal(gp_yaml_override(d, "a.b=['it''s #7', \"\\\" #8\"]", &err), GP_OK);
     assert_text(gp_yaml_find(d, "a.b.0"), "it's #7", true);
     assert_text(gp_yaml_find(d, "a.b.1"), "\" #8", true);
+    assert_int_equal(gp_yaml_override(d, "a.b=[\n\"x #7\"]", &err), GP_OK);
+    assert_text(gp_yaml_find(d, "a.b.0"), "x #7", true);
     assert_int_equal(gp_yaml_override(d, "a.b=x#9", &err), GP_OK);
     assert_text(gp_yaml_find(d, "a.b"), "x#9", false);
     gp_yaml_destroy(&d);

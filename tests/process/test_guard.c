@@ -756,6 +756,7 @@ static pid_t fork_guard(group *all, int rank, gp_status after, int *said) {
         if (gp_guard_start(&all->door, rank ? NULL : &all->listener, rank, 2, LONG, &guard, &err) != GP_OK) _exit(99);
         gp_guard_set_grace(guard, 0.1);
         if (rank == 0 && after != GP_INTERNAL) gp_guard_set_timeout(guard, 0.5);
+        if (after == GP_INTERRUPTED) gp_guard_fail(guard, &(gp_error){.status = GP_INTERRUPTED});
         if (rank == 0 && after != GP_INTERNAL) gp_guard_finish(guard, after);
         for (;;) pause();
     }
@@ -797,16 +798,35 @@ static void test_a_process_that_is_lost_after_all_was_saved(void **state) {
     gp_error told = {0};
     int said;
     (void)state;
-    listen_for(&all, 2);
-    pid_t child = fork_guard(&all, 0, GP_OK, &said);
+    for (int interrupted = 0; interrupted < 2; interrupted++) {
+        listen_for(&all, 2);
+        pid_t child = fork_guard(&all, 0, interrupted ? GP_INTERRUPTED : GP_OK, &said);
+        int fake = fake_join(&all.door, 1);
+        fake_await(fake, GP_GUARD_SAVED, NULL);
+        fake_await(fake, GP_GUARD_LOST, &told);
+        assert_string_equal(told.text, "process 1 (host fake, pid 7) has given no sign of life for 0.5 s");
+        fake_await(fake, GP_GUARD_BYE, NULL);
+        expect_end(child, said, interrupted ? 130 : 0,
+                   "gpipe-train: warning: process 1 (host fake, pid 7) has given no sign of life for 0.5 s, when all "
+                   "was saved; the run is complete, and does not wait for it\n");
+        close(fake);
+    }
+}
+
+/* A loss that came before stays a failure. */
+static void test_a_failure_is_not_saved(void **state) {
+    static group all;
+    (void)state;
+    begin(&all, 2, 0);
     int fake = fake_join(&all.door, 1);
-    fake_await(fake, GP_GUARD_SAVED, NULL);
-    fake_await(fake, GP_GUARD_LOST, &told);
-    assert_string_equal(told.text, "process 1 (host fake, pid 7) has given no sign of life for 0.5 s");
-    fake_await(fake, GP_GUARD_BYE, NULL);
-    expect_end(child, said, 0,
-               "gpipe-train: warning: process 1 (host fake, pid 7) has given no sign of life for 0.5 s, when all was "
-               "saved; the run is complete, and does not wait for it\n");
+    end_start(&all, 0);
+    gp_error cause = {.status = GP_LOST, .text = "process 1: it is lost"};
+    gp_guard_fail(of(&all, 0), &cause);
+    gp_guard_finish(of(&all, 0), GP_OK);
+    fake_await(fake, GP_GUARD_FAIL, NULL); /* and no SAVED */
+    assert_int_equal(gp_guard_cause(of(&all, 0), &cause), GP_LOST);
+    fake_tell(fake, GP_GUARD_BYE, GP_OK, 1, NULL, 0);
+    end(&all);
     close(fake);
 }
 
@@ -859,6 +879,7 @@ int main(void) {
         cmocka_unit_test(test_process_0_tells_the_timeout),
         cmocka_unit_test(test_goodbye_is_no_loss),
         cmocka_unit_test(test_process_0_waits_for_goodbyes),
+        cmocka_unit_test(test_a_failure_is_not_saved),
         cmocka_unit_test(test_asking_for_the_end_reaches_process_0),
         cmocka_unit_test(test_a_message_that_mpi_loses_ends_the_run),
         cmocka_unit_test(test_questions_that_no_process_asks),

@@ -144,7 +144,7 @@ class Digits(Case):
     def test_ways_of_writing_a_number(self):
         for written, expected in (("3", 3_000_000), ("3.5", 3_500_000), ("-3.25", -3_250_000), ("-0.5", -500_000), ("1764000000123456.789", 1764000000123456_789_000),
                                   ("1.764000000123456789e15", 1764000000123456_789_000), ("2E3", 2_000_000_000), ("0.0000001", 0),
-                                  ("1e17", 10**23), ("1.1e17", None), ("1e999", None), ("NaN", None), ("true", None), ('"3"', None)):
+                                  ("1e17", 10**23), ("1.1e17", None), ("1e999", None), ("NaN", None), ("true", None), ("1e-99999999999999999999", None), ('"3"', None)):
             self.assertEqual(picoseconds(json.loads(written, parse_float=Written)), expected, written)
         self.assertEqual(picoseconds(0.1), 100_000)
 
