@@ -16,7 +16,7 @@ skipped() {
     awk '/^[0-9]+\/[0-9]+ Testing: / { why = "it does not say why" }
          /^skipped: / { why = substr($0, 10) }
          /^Test Skipped\.$/ { tests[why]++ }
-         END { for (why in tests) printf "skipped %d test%s: %s\n", tests[why], tests[why] > 1 ? "s" : "", why }' \
+         END { for (why in tests) printf("skipped %d test%s: %s\n", tests[why], (tests[why] > 1 ? "s" : ""), why) }' \
         build/Testing/Temporary/LastTest.log | sort
 }
 
