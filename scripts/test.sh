@@ -13,9 +13,8 @@ cmake --build --preset release
 
 # ctest's log has what each test printed; a test that is skipped says why.
 skipped() {
-    awk '/^[0-9]+\/[0-9]+ Testing: / { why = "it does not say why" }
-         /^skipped: / { why = substr($0, 10) }
-         /^Test Skipped\.$/ { tests[why]++ }
+    awk '/^[0-9]+\/[0-9]+ Testing: / { said = 0 }
+         /^skipped: / && !said { said = 1; tests[substr($0, 10)]++ }
          END { for (why in tests) printf("skipped %d test%s: %s\n", tests[why], (tests[why] > 1 ? "s" : ""), why) }' \
         build/Testing/Temporary/LastTest.log | sort
 }
