@@ -59,7 +59,7 @@ void gp_spans_come_to(gp_worker *worker, const gp_site *site) {
 }
 
 void gp_spans_post_early(gp_worker *worker, size_t pc) {
-    if (worker->run->recorder) worker->spans->items[pc].early = gp_clock();
+    if (worker->run->recorder && !gp_worker_kind(worker)->event_elapsed) worker->spans->items[pc].early = gp_clock();
 }
 
 /* Behind what stands in the instruction's queue. */

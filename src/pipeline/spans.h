@@ -13,7 +13,8 @@ GP_MUST_USE gp_status gp_spans_begin(gp_worker *worker, const gp_program *progra
 /* The worker has come to the instruction; all that it waits for is there, or is waited for in its queue; it is done, or
  * enqueued. */
 void gp_spans_come_to(gp_worker *worker, const gp_site *site);
-/* The post at `pc`, to which the worker has not come, begins within a backward. */
+/* The post at `pc`, to which the worker has not come, begins within a backward. The host's clock does not tell when on
+ * a device that works on its own. */
 void gp_spans_post_early(gp_worker *worker, size_t pc);
 GP_MUST_USE gp_status gp_spans_start(gp_worker *worker, const gp_site *site, gp_error *err);
 GP_MUST_USE gp_status gp_spans_end(gp_worker *worker, const gp_site *site, gp_error *err);

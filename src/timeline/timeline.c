@@ -29,6 +29,7 @@ typedef struct writer {
     uint64_t mini_batch;   /* the span's, counted from 0: the same number on every worker */
     const gp_ticks *ticks; /* times of layers; NULL: none were recorded */
     size_t next_tick;
+    size_t at; /* the span that is written, of the worker's */
     const gp_wait_finder *waits;
 } writer;
 
@@ -128,6 +129,19 @@ static void describe_wait(const writer *w, size_t index, bool barrier, char args
     snprintf(args + used, ARGS_TEXT - used, ",%s", gp_wait_finder_text(w->waits, w->worker, index, barrier, text));
 }
 
+/* Where a post begins that was carried out within a backward: if its time is not known, with the backward. Spans of a
+ * mini-batch stand in its order. */
+static uint64_t start_of(const writer *w, const gp_span *span) {
+    const gp_worker_posts *posts = w->plan->minis[span->group].early;
+    if (span->early) return span->early;
+    for (size_t i = 0; posts && has_queues(w->plan, w->worker) && i < posts[w->worker].count; i++) {
+        const gp_early_post *its = &posts[w->worker].items[i];
+        size_t back = span->index - its->pc;
+        if (its->post == span->index && back <= w->at) return (span - back)->started;
+    }
+    return span->started;
+}
+
 /* From the start of the send or post, which comes before the start of the receive or collect by any clock. `event`: of
  * the end that makes the copy one of its own. */
 static void write_arrow(const writer *w, const gp_span *span, const gp_instr *instr, gp_wait event) {
@@ -135,7 +149,7 @@ static void write_arrow(const writer *w, const gp_span *span, const gp_instr *in
     uint64_t id = w->mini_batch * gp_event_count(stages, w->max_pieces);
     id += gp_event_number(stages, w->max_pieces, &event);
     int track = track_of(w->plan, w->worker, gp_instr_queue(stages, instr));
-    gp_chrome_arrow(w->chrome, gp_instr_copies(instr), track, "copy", id, span->early ? span->early : span->started);
+    gp_chrome_arrow(w->chrome, gp_instr_copies(instr), track, "copy", id, start_of(w, span));
 }
 
 /* Whether a part of the collective goes from one stage to the other: what has no bytes is not sent. */
@@ -213,6 +227,7 @@ static gp_status write_span(writer *w, size_t index, const gp_span *span, gp_err
     char name[GP_INSTR_TEXT], args[ARGS_TEXT];
     gp_instr_text(name, instr);
     describe(w, span, instr, args);
+    w->at = index;
     w->mini_batch = gp_wait_finder_mini_batch(w->waits, w->worker, index);
     int track = track_of(w->plan, w->worker, gp_instr_queue(w->plan->stages, instr));
     write_wait(w, index, span, track, args);

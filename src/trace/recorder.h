@@ -18,7 +18,8 @@ typedef struct gp_span {
     uint64_t issued;  /* gp_clock: when the thread came to it */
     uint64_t started; /* when all that it waited for was there */
     uint64_t ended;
-    uint64_t early; /* a post that was carried out within a backward before: when that began; 0: it was not */
+    uint64_t
+        early; /* a post that was carried out within a backward before: when that began; 0: it was not, or not known */
     uint32_t step;
     int32_t group; /* which program */
     size_t index;  /* in it */
