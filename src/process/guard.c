@@ -379,8 +379,10 @@ void gp_guard_set_look(gp_guard *guard, gp_guard_look look, void *context) {
 
 void gp_guard_fail(gp_guard *guard, gp_error *cause) {
     pthread_mutex_lock(&guard->lock);
-    note_cause(guard, cause->status, cause->text, guard->rank, false);
+    bool over = guard->saved && cause->status == guard->after;
+    if (!over) note_cause(guard, cause->status, cause->text, guard->rank, false);
     pthread_mutex_unlock(&guard->lock);
+    if (over) return; /* the others know */
     wake(guard);
     if (cause->status == GP_IO) usleep(1000 * LOSS_MILLISECONDS);
     pthread_mutex_lock(&guard->lock);
@@ -402,6 +404,10 @@ gp_status gp_guard_cause(gp_guard *guard, gp_error *cause) {
     pthread_mutex_lock(&guard->lock);
     gp_status status = guard->cause.status;
     if (cause && status != GP_OK) *cause = guard->cause;
+    if (status == GP_OK && guard->saved && guard->after != GP_OK) {
+        status = guard->after;
+        if (cause) *cause = (gp_error){.status = status};
+    }
     pthread_mutex_unlock(&guard->lock);
     return status;
 }

@@ -813,6 +813,26 @@ static void test_a_process_that_is_lost_after_all_was_saved(void **state) {
     }
 }
 
+/* An interrupted run is interrupted for all, whichever of both calls comes first. */
+static void test_all_are_interrupted(void **state) {
+    static group all;
+    (void)state;
+    for (int fails_first = 0; fails_first < 2; fails_first++) {
+        gp_error cause = {.status = GP_INTERRUPTED};
+        begin(&all, 2, 1);
+        end_start(&all, 0);
+        if (fails_first) gp_guard_fail(of(&all, 0), &cause);
+        gp_guard_finish(of(&all, 0), GP_INTERRUPTED);
+        if (!fails_first) gp_guard_fail(of(&all, 0), &cause);
+        assert_int_equal(cause.status, GP_INTERRUPTED);
+        assert_int_equal(gp_guard_cause(of(&all, 0), &cause), GP_INTERRUPTED);
+        await_cause(of(&all, 1), &cause);
+        assert_int_equal(cause.status, GP_INTERRUPTED);
+        gp_guard_stop(&all.member[1].guard);
+        end(&all);
+    }
+}
+
 /* A loss that came before stays a failure. */
 static void test_a_failure_is_not_saved(void **state) {
     static group all;
@@ -879,6 +899,7 @@ int main(void) {
         cmocka_unit_test(test_process_0_tells_the_timeout),
         cmocka_unit_test(test_goodbye_is_no_loss),
         cmocka_unit_test(test_process_0_waits_for_goodbyes),
+        cmocka_unit_test(test_all_are_interrupted),
         cmocka_unit_test(test_a_failure_is_not_saved),
         cmocka_unit_test(test_asking_for_the_end_reaches_process_0),
         cmocka_unit_test(test_a_message_that_mpi_loses_ends_the_run),
