@@ -236,7 +236,8 @@ static void a_value_that_is_not_finite_ends_all(void **state) {
     must(gp_run_ask(h->run, GP_ASK_HOLD, 0, &err), &err);
     gp_status status = take_part(&members[0], &err);
     if (status == GP_OK) status = gp_run_answers(h->run, &failure, &err);
-    assert_int_equal(status, GP_CANCELLED);
+    /* Process 0 waits for a message when the others end, or posts a command of its own: then it gets the cause. */
+    assert_true(status == GP_CANCELLED || status == GP_NUMERIC);
     assert_int_equal(gp_cancel_cause(gp_run_cancel(h->run), &err), GP_NUMERIC);
     assert_non_null(strstr(err.text, "weight is not finite"));
     end_runs(status);
