@@ -107,6 +107,13 @@ static bool take_messages(gp_guard *guard, gp_guard_peer *from) {
     }
 }
 
+static void take_heard(gp_guard *guard, gp_guard_peer *from) {
+    if (take_messages(guard, from)) return;
+    shutdown(from->socket, SHUT_RDWR);
+    from->input.filled = 0;
+    lose(guard, from, "has sent bytes that are no message of this program");
+}
+
 static void hear(gp_guard *guard, gp_guard_peer *from) {
     gp_guard_input *input = &from->input;
     ssize_t got = recv(from->socket, input->bytes + input->filled, sizeof input->bytes - input->filled, MSG_DONTWAIT);
@@ -119,10 +126,7 @@ static void hear(gp_guard *guard, gp_guard_peer *from) {
     }
     from->heard = gp_now();
     input->filled += (size_t)got;
-    if (take_messages(guard, from)) return;
-    shutdown(from->socket, SHUT_RDWR);
-    input->filled = 0;
-    lose(guard, from, "has sent bytes that are no message of this program");
+    take_heard(guard, from);
 }
 
 static void look_for_silence(gp_guard *guard, double now, double asleep) {
@@ -261,6 +265,8 @@ static void *work(void *argument) {
     gp_guard *guard = argument;
     struct pollfd *at = calloc((size_t)guard->count + 1, sizeof *at);
     double beaten = 0, before = gp_now(), awake = 0;
+    for (int p = 0; p < guard->count; p++)
+        take_heard(guard, &guard->peers[p]); /* what came with the words of joining */
     while (at && !is_over(guard)) {
         sleep_until_something(guard, at);
         double now = gp_now(), asleep = now - before > 1 ? now - before : 0;
