@@ -126,24 +126,24 @@ static gp_status help(gp_processes *processes, gp_error *err) {
 }
 
 /* What ends one of them ends all, and is said once. */
-static gp_status run_together(const gp_balance_options *options, uint64_t task, int rank, bool *says, gp_error *err) {
-    gp_processes *processes = NULL;
-    if (gp_processes_open(task, &processes, err) != GP_OK) {
+static gp_status run_together(const gp_balance_options *options, uint64_t task, int rank, gp_processes **together,
+                              bool *says, gp_error *err) {
+    if (gp_processes_open(task, together, err) != GP_OK) {
         *says = gp_process_says_alone(rank);
         return err->status;
     }
-    gp_status status = rank == 0 ? run_first(options, processes, err) : help(processes, err);
-    *says = gp_processes_close(&processes, &status, err);
+    gp_status status = rank == 0 ? run_first(options, *together, err) : help(*together, err);
+    *says = gp_processes_end(*together, &status, err);
     return status;
 }
 
 /* Process 0 does it alone if there is nothing to measure, or if no message can be sent. */
-static gp_status run_launched(const gp_balance_options *options, uint64_t task, int count, int rank, bool *says,
-                              gp_error *err) {
+static gp_status run_launched(const gp_balance_options *options, uint64_t task, int count, int rank,
+                              gp_processes **together, bool *says, gp_error *err) {
     launch launched = {.processes = count > 1 ? count : 0};
     int *machines = NULL;
     bool measures = !options->simulate && !options->profile && gp_processes_are_built();
-    if (count > 1 && measures) return run_together(options, task, rank, says, err);
+    if (count > 1 && measures) return run_together(options, task, rank, together, says, err);
     if (rank > 0) return GP_OK;
     GP_RETURN_IF_FAILED(gp_launch_machines(launched.processes, &machines, err));
     launched.machines = machines;
@@ -160,9 +160,10 @@ int main(int argc, char **argv) {
     gp_process_begin(argv);
     gp_launch_find(&count, &rank);
     bool says = rank == 0;
+    gp_processes *together = NULL;
     uint64_t task = gp_processes_task(argc, argv);
     gp_status status = gp_balance_options_parse(argc, argv, &options, &err);
-    if (status != GP_OK && count > 1) status = gp_process_refuse_together(task, status, &says, &err);
+    if (status != GP_OK && count > 1) status = gp_process_refuse_together(task, status, &together, &says, &err);
     if (options.json) gp_process_keep_output();
     if (status == GP_OK && !says && (options.help || options.version)) return 0;
     if (status == GP_OK && options.help)
@@ -170,7 +171,7 @@ int main(int argc, char **argv) {
     else if (status == GP_OK && options.version)
         printf("gpipe-balance %s\n", GP_VERSION);
     else if (status == GP_OK)
-        status = run_launched(&options, task, count, rank, &says, &err);
+        status = run_launched(&options, task, count, rank, &together, &says, &err);
     if (!says) err.text[0] = '\0';
-    return gp_process_end("gpipe-balance", status, &err);
+    return gp_process_end("gpipe-balance", &together, status, &err);
 }

@@ -326,28 +326,28 @@ static bool trains(const gp_options *options) {
 }
 
 /* Process 0 trains, and the others follow it. What ends one of them ends all, and is said once. */
-static gp_status run_together(const gp_options *options, uint64_t task, int launched, int rank, bool *says,
-                              gp_error *err) {
-    gp_processes *its = NULL;
+static gp_status run_together(const gp_options *options, uint64_t task, int launched, int rank, gp_processes **together,
+                              bool *says, gp_error *err) {
     *says = rank == 0;
     prepare_signals(); /* a process that ended by itself now would count as lost */
-    if (gp_processes_open(task, &its, err) != GP_OK) {
+    if (gp_processes_open(task, together, err) != GP_OK) {
         *says = gp_process_says_alone(rank);
         return err->status;
     }
-    processes = its;
+    gp_processes *its = processes = *together;
     if (stop) gp_processes_ask_stop(its); /* it came before there was anyone to ask */
     gp_status status = gp_opening_compare_file(its, options->config, err);
     if (status == GP_OK) status = rank == 0 ? run_with(options, launched, err) : gp_follow(its, err);
     processes = NULL; /* for the handler of signals */
-    *says = gp_processes_close(&its, &status, err);
+    *says = gp_processes_end(its, &status, err);
     return status;
 }
 
-static gp_status run_launched(const gp_options *options, uint64_t task, bool *says, gp_error *err) {
+static gp_status run_launched(const gp_options *options, uint64_t task, gp_processes **together, bool *says,
+                              gp_error *err) {
     int launched, rank;
     gp_launch_find(&launched, &rank);
-    if (launched > 1 && trains(options)) return run_together(options, task, launched, rank, says, err);
+    if (launched > 1 && trains(options)) return run_together(options, task, launched, rank, together, says, err);
     *says = rank == 0;
     return rank == 0 ? run_with(options, launched, err) : GP_OK;
 }
@@ -363,9 +363,10 @@ int main(int argc, char **argv) {
     gp_process_begin(argv);
     gp_launch_find(&launched, &rank);
     bool says = rank == 0;
+    gp_processes *together = NULL;
     uint64_t task = gp_processes_task(argc, argv);
     gp_status status = gp_options_parse(argc, argv, &options, &err);
-    if (status != GP_OK && launched > 1) status = gp_process_refuse_together(task, status, &says, &err);
+    if (status != GP_OK && launched > 1) status = gp_process_refuse_together(task, status, &together, &says, &err);
     if (options.json || options.expand) gp_process_keep_output();
     if (status == GP_OK && !says && (options.help || options.version)) return 0;
     if (status == GP_OK && options.help)
@@ -373,7 +374,7 @@ int main(int argc, char **argv) {
     else if (status == GP_OK && options.version)
         print_version();
     else if (status == GP_OK)
-        status = run_launched(&options, task, &says, &err);
+        status = run_launched(&options, task, &together, &says, &err);
     if (!says) err.text[0] = '\0';
-    return gp_process_end("gpipe-train", status, &err);
+    return gp_process_end("gpipe-train", &together, status, &err);
 }

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/ticker.h"
-#include "process/processes.h"
+#include "process/launch.h"
 
 /* Where the caller closed a standard stream, the next file opened would take its place, and progress would go into the
  * model. What stands in for it cannot be written (or read), so that it is noticed. */
@@ -105,35 +105,37 @@ bool gp_process_says_alone(int rank) {
     /* More than launchers take to end the others when one has failed. Process 1 speaks before those after it end. */
     const struct timespec pause = {rank == 1 ? 2 : 3, 0};
     if (rank == 0) return true;
-    if (gp_processes_are_built()) return false;
     nanosleep(&pause, NULL);
-    return rank == 1;
+    return rank == 1 && !gp_processes_are_built();
 }
 
-gp_status gp_process_refuse_together(uint64_t task, gp_status status, bool *says, gp_error *err) {
-    gp_processes *processes = NULL;
+gp_status gp_process_refuse_together(uint64_t task, gp_status status, gp_processes **together, bool *says,
+                                     gp_error *err) {
     gp_error other = {0};
+    int count, rank;
     if (!gp_processes_are_built()) return status;
-    if (gp_processes_open(task, &processes, &other) == GP_OK) {
-        *says = gp_processes_close(&processes, &status, err);
+    gp_launch_find(&count, &rank);
+    if (gp_processes_open(task, together, &other) == GP_OK) {
+        *says = gp_processes_end(*together, &status, err);
         return status;
     }
+    *says = gp_process_says_alone(rank);
     if (other.status == GP_USAGE) *err = other;
     return err->status;
 }
 
-int gp_process_end(const char *program, gp_status status, gp_error *err) {
+int gp_process_end(const char *program, gp_processes **together, gp_status status, gp_error *err) {
     if (status == GP_OK && (fflush(stdout) != 0 || ferror(stdout)))
         status = gp_fail(err, GP_IO, "standard output cannot be written");
-    if (status == GP_OK) return gp_status_exit(status);
-    if (err->text[0]) {
+    if (status != GP_OK && err->text[0]) {
         fflush(stdout);
         gp_ticker_clear_line(false);
     }
-    for (const char *line = err->text; *line;) {
+    for (const char *line = err->text; status != GP_OK && *line;) {
         int length = (int)strcspn(line, "\n");
         fprintf(stderr, "%s: %.*s\n", program, length, line);
         line += length + (line[length] == '\n');
     }
+    gp_processes_close(together);
     return gp_status_exit(status);
 }

@@ -135,8 +135,7 @@ gp_status gp_processes_open(uint64_t task, gp_processes **out, gp_error *err) {
     return status;
 }
 
-bool gp_processes_close(gp_processes **processes, gp_status *status, gp_error *err) {
-    gp_processes *its = *processes;
+bool gp_processes_end(gp_processes *its, gp_status *status, gp_error *err) {
     gp_error cause = {.status = *status};
     if (*status != GP_OK) {
         cause = *err;
@@ -151,12 +150,17 @@ bool gp_processes_close(gp_processes **processes, gp_status *status, gp_error *e
     bool well = *status == GP_OK || *status == GP_INTERRUPTED; /* all messages have arrived */
     if (well && its->wire->rank == 0) gp_guard_finish(its->guard, *status);
     gp_mpi_close(&its->wire, !lost && (well || (!its->begun && *status != GP_LOST)));
+    return speaks;
+}
+
+void gp_processes_close(gp_processes **processes) {
+    gp_processes *its = *processes;
+    if (!its) return;
     gp_guard_stop(&its->guard);
     gp_deliveries_destroy(&its->deliveries);
     free(its->machines);
     free(its);
     *processes = NULL;
-    return speaks;
 }
 
 void gp_processes_saved(gp_processes *processes, gp_status status) {

@@ -22,9 +22,12 @@ GP_MUST_USE gp_status gp_processes_open(uint64_t task, gp_processes **out, gp_er
 void gp_processes_saved(gp_processes *processes, gp_status status);
 /* The run has begun: messages go between the processes from now on. If it fails, MPI is left as it is. */
 void gp_processes_begin_run(gp_processes *processes);
-/* `status`, *err: how this process ended. If that is the first cause, all others end with it; else *err becomes the
- * first cause. True: this process tells the user of it. */
-bool gp_processes_close(gp_processes **processes, gp_status *status, gp_error *err);
+/* No more messages. `status`, *err: how this process ended. If that is the first cause, all others end with it; else
+ * *err becomes the first cause. True: this process tells the user of it, before gp_processes_close. */
+bool gp_processes_end(gp_processes *processes, gp_status *status, gp_error *err);
+/* Says goodbye. The others have waited for that of process 0: a launcher ends all processes when the first one has
+ * ended with a failure. NULL: nothing. */
+void gp_processes_close(gp_processes **processes);
 
 gp_wire *gp_processes_wire(gp_processes *processes);
 /* [process]: the first process on its machine. Borrowed. */
@@ -47,7 +50,7 @@ void gp_processes_cancel_fini(gp_processes *processes, gp_cancel *cancel);
 /* Looks after this process's workers from now on (gp_guard_set_look); NULL: no more. */
 void gp_processes_set_look(gp_processes *processes, gp_guard_look look, void *context);
 /* This process has failed for the reason *err: the others end from now on, and so does this process within some
- * seconds, also if it cannot stop its workers. gp_processes_close follows. Any thread. */
+ * seconds, also if it cannot stop its workers. gp_processes_end follows. Any thread. */
 void gp_processes_fail(gp_processes *processes, const gp_error *err);
 /* Before a run, and between two: process 0 sends to all others, which receive. Ends when the run ends elsewhere. */
 GP_MUST_USE gp_status gp_processes_tell(gp_processes *processes, uint32_t tag, const void *bytes, size_t count,

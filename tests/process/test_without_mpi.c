@@ -26,7 +26,7 @@ static void run_child(const char *rank, int said) {
     setenv("OMPI_COMM_WORLD_RANK", rank, 1);
     gp_status status = gp_processes_open(0, &processes, &err);
     if (!gp_process_says_alone(rank[0] - '0')) err.text[0] = '\0';
-    exit(gp_process_end("program", status, &err));
+    exit(gp_process_end("program", &processes, status, &err));
 }
 
 static void start(const char *rank, pid_t *child, int *said) {
