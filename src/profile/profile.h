@@ -78,14 +78,16 @@ typedef struct gp_profile_identity {
     int64_t together; /* devices of the host that worked at the same time */
 } gp_profile_identity;
 
+enum { GP_DISTURBANCE_TEXT = 40 };
+
 typedef struct gp_profile {
     gp_profile_identity identity;
     char *path;     /* of the file it came from; NULL: measured now */
     int64_t taken;  /* when it was measured, in seconds since 1970; 0: not known */
     int64_t scaled; /* samples of the micro-batches that it was measured with; 0: its times are not scaled */
     bool named;     /* its user named it: it is used as it is */
-    double
-        set_aside; /* slowdown of the kept profile in whose place costs are counted, since it was disturbed; 0: none */
+    /* What showed that the kept profile in whose place costs are counted was disturbed; "": there was none. */
+    char set_aside[GP_DISTURBANCE_TEXT];
     bool other_company; /* it was measured with another number of devices at work than it is used for */
     int layer_count;    /* 0: it has rates only, and times are counted */
     char **names;       /* [layer]; NULL: not known */

@@ -33,6 +33,22 @@ bool gp_profile_is_disturbed(const gp_profile *profile) {
     return false;
 }
 
+static double worst_spread(const gp_profile *profile) {
+    double most = 0;
+    for (int d = 0; d < profile->device_count; d++)
+        if (profile->devices[d].spread > most) most = profile->devices[d].spread;
+    return most;
+}
+
+const char *gp_profile_disturbance(char buffer[GP_DISTURBANCE_TEXT], const gp_profile *profile) {
+    double slowdown = gp_profile_slowdown(profile), spread = worst_spread(profile);
+    if (slowdown >= GP_DISTURBED_SLOWDOWN || spread < GP_DISTURBED_SPREAD)
+        snprintf(buffer, GP_DISTURBANCE_TEXT, "slowdown %.2f", slowdown);
+    else
+        snprintf(buffer, GP_DISTURBANCE_TEXT, "spread %.0f%%", 100 * spread);
+    return buffer;
+}
+
 /* Rates of several devices may be of several days: the oldest. */
 static gp_status counted_source(const gp_profile *profile, char **out, gp_error *err) {
     char date[GP_WHEN_TEXT];
@@ -45,13 +61,13 @@ static gp_status counted_source(const gp_profile *profile, char **out, gp_error 
         if (taken > 0 && (oldest == 0 || taken < oldest)) oldest = taken;
     }
     char lack[160] = "no profile fits";
-    if (profile && profile->set_aside > 0)
+    bool disturbed = profile && profile->set_aside[0];
+    if (disturbed)
         snprintf(lack, sizeof lack,
                  "the kept profile is not used: other programs disturbed it when it was measured "
-                 "(slowdown %.2f)",
+                 "(%s)",
                  profile->set_aside);
-    const char *advice =
-        oldest == 0 || brief || (profile && profile->set_aside > 0) ? "; gpipe-balance measures one" : "";
+    const char *advice = oldest == 0 || brief || disturbed ? "; gpipe-balance measures one" : "";
     if (oldest == 0) return gp_format_text(out, err, "counted, with assumed rates; %s%s", lack, advice);
     return gp_format_text(out, err, "counted, with this machine's %srates of %s%s; %s%s",
                           brief ? "briefly measured " : "measured ", gp_when_date(date, oldest),
@@ -72,11 +88,15 @@ gp_status gp_profile_source(const gp_profile *profile, char **out, gp_error *err
 }
 
 const char *gp_profile_taking(char buffer[GP_TAKING_TEXT], const gp_profile *profile, int64_t now) {
-    char age[GP_WHEN_TEXT], taken[GP_WHEN_TEXT + 16] = "";
+    char age[GP_WHEN_TEXT], taken[GP_WHEN_TEXT + 16] = "", how[GP_DISTURBANCE_TEXT];
     buffer[0] = '\0';
     if (gp_profile_is_counted(profile)) return buffer;
     if (profile->taken > 0) snprintf(taken, sizeof taken, "taken %s, ", gp_when_age(age, profile->taken, now));
-    snprintf(buffer, GP_TAKING_TEXT, "%sslowdown %.2f%s", taken, gp_profile_slowdown(profile),
-             gp_profile_is_disturbed(profile) && !profile->named ? ": disturbed by other programs" : "");
+    bool disturbed = gp_profile_is_disturbed(profile) && !profile->named;
+    if (disturbed)
+        snprintf(buffer, GP_TAKING_TEXT, "%s%s: disturbed by other programs", taken,
+                 gp_profile_disturbance(how, profile));
+    else
+        snprintf(buffer, GP_TAKING_TEXT, "%sslowdown %.2f", taken, gp_profile_slowdown(profile));
     return buffer;
 }

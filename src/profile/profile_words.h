@@ -22,12 +22,14 @@ double gp_profile_spread(const gp_profile *profile);
 #define GP_DISTURBED_SLOWDOWN 1.15
 #define GP_DISTURBED_SPREAD   0.1
 bool gp_profile_is_disturbed(const gp_profile *profile);
+/* What shows it, into the buffer, which is returned: "slowdown 2.26", or "spread 14%" if the slowdown does not. */
+const char *gp_profile_disturbance(char buffer[GP_DISTURBANCE_TEXT], const gp_profile *profile);
 
 /* Where predicted times come from: "from the profile /…/x.json", "counted, with assumed rates; …". `profile` may be
  * NULL. Owned by the caller. */
 GP_MUST_USE gp_status gp_profile_source(const gp_profile *profile, char **out, gp_error *err);
 /* "taken 3 days ago, slowdown 1.31" into the buffer, which is returned; "" for times that are counted. */
-enum { GP_TAKING_TEXT = 112 };
+enum { GP_TAKING_TEXT = 128 };
 const char *gp_profile_taking(char buffer[GP_TAKING_TEXT], const gp_profile *profile, int64_t now);
 
 #endif

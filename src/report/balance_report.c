@@ -292,12 +292,13 @@ static void write_expected(const report *r) {
             gp_report_count(session->config->data.batch, "sample").text,
             gp_report_predicted(r->found.expected.seconds, gp_profile_spread(session->profile)).text,
             100 * r->found.expected.bubble);
+    char how[GP_DISTURBANCE_TEXT];
     if (gp_profile_is_disturbed(session->profile))
         fprintf(r->out,
-                "warning      other programs disturbed the timing of layers (slowdown %.2f), so another balance may be "
+                "warning      other programs disturbed the timing of layers (%s), so another balance may be "
                 "better;\n"
                 "             run gpipe-balance --again when they have ended\n",
-                gp_profile_slowdown(session->profile));
+                gp_profile_disturbance(how, session->profile));
     if (r->stages > 1) write_other(r, "the even cut", &r->even);
     if (r->configured.layers) write_other(r, "the configured", &r->configured);
     if (!r->configured.layers && pipeline->layers_count > 0) {

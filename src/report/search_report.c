@@ -168,11 +168,10 @@ static void write_kept(const gp_search *search, FILE *out) {
 /* Why no plan is recommended. */
 static void write_disturbed(const gp_search *search, FILE *out) {
     if (!search->disturbed) return;
-    fprintf(
-        out,
-        "warning      not ranked: other programs disturbed the timing of layers (slowdown %.2f); search again when\n"
-        "             they have ended. The plans below are ordered by stages and micro-batches\n",
-        search->slowdown);
+    fprintf(out,
+            "warning      not ranked: other programs disturbed the timing of layers (%s); search again when\n"
+            "             they have ended. The plans below are ordered by stages and micro-batches\n",
+            search->disturbance);
 }
 
 static void write_processors(const gp_search *search, FILE *out) {
@@ -252,9 +251,9 @@ gp_status gp_search_write(const gp_search *search, const char *path, gp_error *e
     bool lockstep = false;
     if (search->disturbed)
         return gp_fail(err, GP_DATA,
-                       "--write: other programs disturbed the timing of layers (slowdown %.2f), so that no plan is "
+                       "--write: other programs disturbed the timing of layers (%s), so that no plan is "
                        "recommended; search again when they have ended",
-                       search->slowdown);
+                       search->disturbance);
     GP_RETURN_IF_FAILED(check_file(search, path, &lockstep, err));
     GP_RETURN_IF_FAILED(gp_balance_text(it->layers, it->stages, &balance, err));
     snprintf(number, sizeof number, "%d", it->micro_batches);

@@ -1,5 +1,6 @@
 /* Rates that a session counts costs with: kept ones, or measured now if it is worth it. */
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/machine_processors.h"
@@ -98,8 +99,8 @@ gp_status gp_counting_find_rates(gp_profile_search *s, gp_error *err) {
     if (session->profile && s->options->profiling == GP_PROFILING_FIND) return GP_OK;
     GP_RETURN_IF_FAILED(gp_profile_create_counted(s->devices, s->count, &counted, err));
     gp_status status = fill_rates(s, counted, &any, err);
-    if (status == GP_OK) counted->set_aside = s->set_aside;
-    if (status == GP_OK && (any || s->set_aside > 0) && !session->profile)
+    if (status == GP_OK) memcpy(counted->set_aside, s->set_aside, sizeof s->set_aside);
+    if (status == GP_OK && (any || s->set_aside[0]) && !session->profile)
         session->profile = counted;
     else
         gp_profile_destroy(&counted);

@@ -259,18 +259,19 @@ static bool is_spoilt(const gp_profile *kept) {
 }
 
 static gp_status measure_spoilt(gp_profile_search *s, gp_profile *kept, gp_error *err) {
+    char how[GP_DISTURBANCE_TEXT];
     if (s->options->notice)
         gp_print(s->options->notice,
-                 "other programs disturbed the profile %s when it was measured (slowdown %.2f): it is "
+                 "other programs disturbed the profile %s when it was measured (%s): it is "
                  "measured again\n",
-                 kept->path, gp_profile_slowdown(kept));
+                 kept->path, gp_profile_disturbance(how, kept));
     return measure_and_keep(s, kept, err);
 }
 
 /* A profile that nothing may use, and that is not measured again now. */
 static void set_aside(gp_profile_search *s) {
     if (!is_spoilt(s->session->profile)) return;
-    s->set_aside = gp_profile_slowdown(s->session->profile);
+    (void)gp_profile_disturbance(s->set_aside, s->session->profile);
     gp_profile_destroy(&s->session->profile);
 }
 

@@ -18,11 +18,11 @@ typedef struct gp_profile_search {
     bool at_once;
     gp_identity_request request;
     gp_profile_identity now;
-    char *path;       /* where a profile is kept; NULL: nowhere */
-    char *what;       /* "71 layers on cpu, micro-batches of 8 samples": what is timed */
-    double seconds;   /* that timing the layers may take; 0: the run is too short for it */
-    bool timing;      /* a first op is timed */
-    double set_aside; /* gp_profile's */
+    char *path;                          /* where a profile is kept; NULL: nowhere */
+    char *what;                          /* "71 layers on cpu, micro-batches of 8 samples": what is timed */
+    double seconds;                      /* that timing the layers may take; 0: the run is too short for it */
+    bool timing;                         /* a first op is timed */
+    char set_aside[GP_DISTURBANCE_TEXT]; /* gp_profile's */
     gp_ticker ticker;
 } gp_profile_search;
 

@@ -218,7 +218,9 @@ static void note_profile(gp_search *search, const gp_profile *profile) {
     if (profile->taken > 0 && (search->oldest == 0 || profile->taken < search->oldest)) search->oldest = profile->taken;
     if (slowdown > search->slowdown) search->slowdown = slowdown;
     if (spread > search->spread) search->spread = spread;
-    search->disturbed = search->disturbed || gp_profile_is_disturbed(profile);
+    if (search->disturbed || !gp_profile_is_disturbed(profile)) return;
+    search->disturbed = true;
+    (void)gp_profile_disturbance(search->disturbance, profile);
 }
 
 static gp_status try(searcher *s, int micro_batches, const char *schedule, gp_checkpoint_mode checkpoint,

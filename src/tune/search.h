@@ -17,6 +17,7 @@
 
 #include "base/machine_memory.h"
 #include "base/status.h"
+#include "profile/profile.h"
 #include "session/session.h"
 #include "settings/config.h"
 #include "tune/search_devices.h"
@@ -66,14 +67,15 @@ typedef struct gp_search {
      */
     gp_candidate *items;
     size_t count, capacity;
-    int measured;                     /* profiles */
-    int processors, threads;          /* that there are; that all the configured devices compute with */
-    int few;                          /* devices of the plans on fewer devices; 0: none were tried */
-    gp_search_ways ways;              /* in which stages and replicas were placed */
-    int64_t oldest;                   /* when the oldest profile was taken, in seconds since 1970; 0: not known */
-    double slowdown;                  /* the greatest of all profiles */
-    double spread;                    /* so too (gp_profile_spread) */
-    bool disturbed;                   /* while one was measured, twice: then nothing is ranked */
+    int measured;                          /* profiles */
+    int processors, threads;               /* that there are; that all the configured devices compute with */
+    int few;                               /* devices of the plans on fewer devices; 0: none were tried */
+    gp_search_ways ways;                   /* in which stages and replicas were placed */
+    int64_t oldest;                        /* when the oldest profile was taken, in seconds since 1970; 0: not known */
+    double slowdown;                       /* the greatest of all profiles */
+    double spread;                         /* so too (gp_profile_spread) */
+    bool disturbed;                        /* while one was measured, twice: then nothing is ranked */
+    char disturbance[GP_DISTURBANCE_TEXT]; /* what shows it */
     int untimed;                      /* threads of a stage that were not tried: the named profile has no such times */
     int tried, too_large, refused;    /* refused: the model forbids it, as batch norm does with too few values,
                                          or planning it takes more memory than is left */

@@ -197,6 +197,12 @@ static void sources_have_words(void **state) {
                  "scaled from the profile taken now, of micro-batches of 1 sample, taken with 2 of the host's "
                  "devices at work",
                  "taken 2 hours ago, slowdown 1.15: disturbed by other programs");
+    profile->devices[0].slowdown = 1.05;
+    profile->devices[0].spread = 0.14;
+    expect_words(profile,
+                 "scaled from the profile taken now, of micro-batches of 1 sample, taken with 2 of the host's "
+                 "devices at work",
+                 "taken 2 hours ago, spread 14%: disturbed by other programs");
     gp_profile_destroy(&profile);
 }
 
