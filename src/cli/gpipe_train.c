@@ -334,7 +334,8 @@ static gp_status run_together(const gp_options *options, uint64_t task, int laun
         *says = gp_process_says_alone(rank);
         return err->status;
     }
-    gp_processes *its = processes = *together;
+    gp_processes *its = *together;
+    processes = its;
     if (stop) gp_processes_ask_stop(its); /* it came before there was anyone to ask */
     gp_status status = gp_opening_compare_file(its, options->config, err);
     if (status == GP_OK) status = rank == 0 ? run_with(options, launched, err) : gp_follow(its, err);
