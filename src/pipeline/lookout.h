@@ -1,9 +1,10 @@
-/* The lookout: it finds a worker that hangs, so that a run of several processes ends instead of waiting for ever.
+/* The lookout: it finds a worker that hangs, so that a run ends instead of waiting for ever.
  *
  * A worker hangs if it has computed one instruction for longer than the timeout, and longer than 20 times what was
- * expected. The guard's thread (process/guard.h) calls gp_lookout_look a few times a second. Only this
+ * expected. A thread that does nothing else (train/lookout.h) calls gp_lookout_look a few times a second. Only this
  * process's workers are looked at; each process looks at its own. A worker is not to blame for what it waits for, and
- * time for which the whole process was stopped does not count.
+ * time for which the whole process was stopped does not count. A run that is alone hangs, too, if for that long none of
+ * its workers goes on: then it does not matter what they wait for.
  *
  * A GPU works on its own: looked at are the calls that give it work, and its queue of computations while progress notes
  * are written (pipeline/places.h). */
@@ -24,10 +25,10 @@ static inline size_t gp_lookout_expected_index(const gp_plan *plan, int mini, co
     return ((size_t)mini * (size_t)plan->stages->count + instr->stage) * GP_INSTR_OPS + instr->op;
 }
 
-/* `timeout` in seconds. `expected`: by the index above, borrowed; NULL, or 0: nothing is expected. The run is borrowed.
- * GP_MEMORY. */
-GP_MUST_USE gp_status gp_lookout_create(gp_run *run, double timeout, const double *expected, gp_lookout **out,
-                                        gp_error *err);
+/* `timeout` in seconds. `alone`: the run has no other process. `expected`: by the index above, borrowed; NULL, or 0:
+ * nothing is expected. The run is borrowed. GP_MEMORY. */
+GP_MUST_USE gp_status gp_lookout_create(gp_run *run, double timeout, bool alone, const double *expected,
+                                        gp_lookout **out, gp_error *err);
 void gp_lookout_destroy(gp_lookout **lookout);
 /* `awake`: seconds since the last look in which this process was not stopped. GP_LOST: a worker hangs; the sentence
  * names it. Any thread, one at a time. Does not block. */

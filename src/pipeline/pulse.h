@@ -40,6 +40,11 @@ static inline void gp_pulse_resume(gp_pulse *pulse) {
     gp_pulse_beat(pulse, true);
 }
 
+/* The mini-batch plan of the instruction that the worker began last. Any thread. */
+static inline int gp_pulse_mini(const gp_pulse *pulse) {
+    return (int)(atomic_load_explicit(&pulse->at, memory_order_relaxed) >> GP_PULSE_PC_BITS);
+}
+
 /* What the lookout remembers of a worker. Zero at first. */
 typedef struct gp_pulse_seen {
     uint64_t beats;

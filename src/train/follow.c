@@ -161,7 +161,8 @@ static gp_status open_run(follower *f, int64_t step, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_train_lookout_share(&f->lookout, f->processes, f->session, err));
     GP_RETURN_IF_FAILED(gp_run_create_team(f->session->plan, NULL, gp_processes_wire(f->processes), &f->run, err));
     gp_processes_watch(f->processes, gp_run_cancel(f->run));
-    GP_RETURN_IF_FAILED(gp_train_lookout_begin(&f->lookout, f->run, f->session->config->pipeline.timeout, err));
+    GP_RETURN_IF_FAILED(
+        gp_train_lookout_begin(&f->lookout, f->run, f->session->plan, f->session->config->pipeline.timeout, err));
     f->any = f->evaluates = false;
     return open_loaders(f, step, err);
 }

@@ -1,17 +1,27 @@
 #include "train/lookout.h"
 
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "balance/longest.h"
+#include "base/clock.h"
 #include "base/memory.h"
+#include "base/sync.h"
+#include "base/ticker.h"
 #include "train/opening.h"
+
+/* ---- what instructions should take ------------------------------------------------------------------------------- */
 
 gp_status gp_train_lookout_share(gp_train_lookout *its, gp_processes *processes, const gp_session *session,
                                  gp_error *err) {
     const gp_plan *plan = session->plan;
     size_t count = gp_lookout_expected_count(plan);
-    if (!processes) return GP_OK;
     its->processes = processes;
+    if (!processes && !gp_plan_works_on(plan)) return GP_OK;
     GP_RETURN_IF_FAILED(GP_NEW(&its->expected, count, err));
     if (plan->rank > 0) {
         GP_RETURN_IF_FAILED(
@@ -19,24 +29,124 @@ gp_status gp_train_lookout_share(gp_train_lookout *its, gp_processes *processes,
         return gp_expected_check(its->expected, count, err);
     }
     GP_RETURN_IF_FAILED(gp_expect_longest(plan, session->profile, its->expected, err));
+    if (!processes) return GP_OK;
     return gp_processes_tell(processes, GP_OPENING_EXPECTED, its->expected, count * sizeof *its->expected, err);
 }
+
+/* ---- the thread of a process that is alone ----------------------------------------------------------------------- */
+
+enum { TURN = 100000000, STACK = 256 << 10 }; /* nanoseconds; bytes */
+
+struct gp_watch {
+    gp_lookout *lookout; /* borrowed, as is the run, until `ended` or `found` */
+    gp_run *run;
+    double timeout;
+    pthread_t thread;
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t changed;
+    bool ended, found;
+};
+
+/* The lock is held; *cause if it returns true: a worker hangs. */
+static bool look_until_end(gp_watch *its, gp_error *cause) {
+    double before = gp_now();
+    while (!its->ended) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += TURN;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&its->changed, &its->lock, &until);
+        double passed = gp_now() - before;
+        before += passed;
+        /* This process was stopped for longer turns. */
+        if (!its->ended && gp_lookout_look(its->lookout, passed > 1 ? 0 : passed, cause) != GP_OK) return true;
+    }
+    return false;
+}
+
+static void *watch(void *argument) {
+    gp_watch *its = argument;
+    gp_error cause = {0};
+    pthread_mutex_lock(&its->lock);
+    its->found = look_until_end(its, &cause);
+    if (its->found) (void)gp_cancel_raise(gp_run_cancel(its->run), &cause);
+    bool found = its->found;
+    pthread_mutex_unlock(&its->lock);
+    if (!found) return NULL;
+    const struct timespec patience = {(time_t)its->timeout, 0};
+    nanosleep(&patience, NULL);
+    gp_ticker_clear_line(true);
+    fprintf(stderr, "gpipe-train: %s\n", cause.text);
+    fflush(stderr);
+    _exit(gp_status_exit(cause.status));
+}
+
+static void destroy(gp_watch *its) {
+    pthread_cond_destroy(&its->changed);
+    pthread_mutex_destroy(&its->lock);
+    free(its);
+}
+
+static gp_status start_watch(gp_train_lookout *its, gp_run *run, double timeout, gp_error *err) {
+    gp_watch *made = NULL;
+    pthread_condattr_t monotonic;
+    GP_RETURN_IF_FAILED(GP_NEW(&made, 1, err));
+    made->lookout = its->lookout;
+    made->run = run;
+    made->timeout = timeout;
+    pthread_mutex_init(&made->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&made->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    int failed = gp_thread_start(&made->thread, STACK, watch, made);
+    if (failed) {
+        destroy(made);
+        return gp_fail(err, GP_MEMORY, "the thread that looks after the workers could not be started: %s",
+                       strerror(failed));
+    }
+    its->watch = made;
+    return GP_OK;
+}
+
+/* What has found a worker that hangs stays, to end the process. */
+static void end_watch(gp_watch *its) {
+    if (!its) return;
+    pthread_mutex_lock(&its->lock);
+    bool found = its->found;
+    its->ended = true;
+    pthread_cond_signal(&its->changed);
+    pthread_mutex_unlock(&its->lock);
+    if (found) {
+        pthread_detach(its->thread);
+        return;
+    }
+    pthread_join(its->thread, NULL);
+    destroy(its);
+}
+
+/* ---- from a run's begin to its end ------------------------------------------------------------------------------- */
 
 static gp_status look(void *context, double awake, gp_error *err) {
     return gp_lookout_look(context, awake, err);
 }
 
-gp_status gp_train_lookout_begin(gp_train_lookout *its, gp_run *run, double timeout, gp_error *err) {
-    if (!its->processes) return GP_OK;
-    gp_processes_set_timeout(its->processes, timeout);
-    gp_run_note(run, true);
-    GP_RETURN_IF_FAILED(gp_lookout_create(run, timeout, its->expected, &its->lookout, err));
+gp_status gp_train_lookout_begin(gp_train_lookout *its, gp_run *run, const gp_plan *plan, double timeout,
+                                 gp_error *err) {
+    bool alone = !its->processes;
+    if (alone && !gp_plan_works_on(plan)) return GP_OK;
+    if (!alone) gp_processes_set_timeout(its->processes, timeout);
+    if (!alone) gp_run_note(run, true);
+    GP_RETURN_IF_FAILED(gp_lookout_create(run, timeout, alone, its->expected, &its->lookout, err));
+    if (alone) return start_watch(its, run, timeout, err);
     gp_processes_set_look(its->processes, look, its->lookout);
     return GP_OK;
 }
 
 void gp_train_lookout_end(gp_train_lookout *its) {
     if (its->processes) gp_processes_set_look(its->processes, NULL, NULL);
+    end_watch(its->watch);
     gp_lookout_destroy(&its->lookout);
     free(its->expected);
     *its = (gp_train_lookout){.processes = NULL};

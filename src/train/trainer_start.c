@@ -297,7 +297,8 @@ gp_status gp_trainer_open(gp_trainer *t, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_run_create_team(session->plan, t->options->hooks, wire, &t->run, err));
     if (wire) gp_processes_watch(t->options->processes, gp_run_cancel(t->run));
     gp_run_note(t->run, t->options->verbosity == GP_VERBOSE);
-    GP_RETURN_IF_FAILED(gp_train_lookout_begin(&t->lookout, t->run, session->config->pipeline.timeout, err));
+    GP_RETURN_IF_FAILED(
+        gp_train_lookout_begin(&t->lookout, t->run, session->plan, session->config->pipeline.timeout, err));
     if (begins) return create_loaders(t, resume ? resume->snapshot.reached.step : 0, err);
     GP_RETURN_IF_FAILED(gp_trainer_give_state(t, err));
     gp_saver_destroy(&t->saver);

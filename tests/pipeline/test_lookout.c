@@ -132,12 +132,16 @@ static void end(scene *its) {
     harness_end(&its->h);
 }
 
-static gp_lookout *look_out(const scene *its, const double *expected) {
+static gp_lookout *look_out_for(const scene *its, bool alone, const double *expected) {
     gp_lookout *lookout = NULL;
     gp_error err = {0};
-    must(gp_lookout_create(its->h.run, 2, expected, &lookout, &err), &err);
+    must(gp_lookout_create(its->h.run, 2, alone, expected, &lookout, &err), &err);
     must(gp_lookout_look(lookout, 1, &err), &err); /* what came before does not count */
     return lookout;
+}
+
+static gp_lookout *look_out(const scene *its, const double *expected) {
+    return look_out_for(its, false, expected);
 }
 
 /* `text`: the instruction. */
@@ -380,6 +384,67 @@ static void a_kernel_that_never_ends_is_named(void **state) {
     end_stuck(&its);
 }
 
+static void expect_still(gp_lookout *lookout, double seconds, const char *sentence) {
+    gp_error err = {0};
+    must(gp_lookout_look(lookout, seconds - 0.1, &err), &err);
+    for (int i = 0; i < 100; i++) must(gp_lookout_look(lookout, 0, &err), &err); /* the process is stopped */
+    assert_int_equal(gp_lookout_look(lookout, 0.2, &err), GP_LOST);
+    assert_string_equal(err.text, sentence);
+    gp_lookout_destroy(&lookout);
+}
+
+/* No other process has what it waits for: in whichever instruction the queue is, and without notes. */
+static void a_run_that_is_alone_hangs_where_nothing_goes_on(void **state) {
+    (void)state;
+    static scene its;
+    double *expected = NULL;
+    gp_error err = {0};
+    begin_stuck(&its, GP_INSTR_COLLECT, 0);
+    gp_run_note(its.h.run, false); /* for the lookout */
+    const gp_plan *plan = its.h.plan;
+    expect_still(look_out_for(&its, true, NULL), 2,
+                 "no worker has gone on for 2.1 s, longer than pipeline.timeout (2 s): a device hangs (-v finds out in "
+                 "which instruction)");
+    must(GP_NEW(&expected, gp_lookout_expected_count(plan), &err), &err);
+    const gp_instr update = {.op = GP_INSTR_STEP, .stage = 1}; /* of the two steps, one */
+    expected[gp_lookout_expected_index(plan, 0, &update)] = 0.5;
+    expect_still(
+        look_out_for(&its, true, expected), 10,
+        "no worker has gone on for 10.1 s, more than 20 times as long as predicted (0.5 s): a device hangs (-v "
+        "finds out in which instruction)");
+    /* What goes on does not hang, however slowly. */
+    gp_lookout *lookout = look_out_for(&its, true, NULL);
+    for (int i = 0; i < 10; i++) {
+        gp_pulse_begin(&its.h.run->workers[1].pulse, 0, 0);
+        gp_pulse_end(&its.h.run->workers[1].pulse);
+        must(gp_lookout_look(lookout, 1.9, &err), &err);
+    }
+    /* A worker of the host that computes is looked at by itself. */
+    expected[gp_lookout_expected_index(plan, 0, &plan->minis[0].programs->worker[1].instrs[0])] = 1e6;
+    gp_lookout_destroy(&lookout);
+    lookout = look_out_for(&its, true, expected);
+    gp_pulse_begin(&its.h.run->workers[1].pulse, 0, 0);
+    for (int i = 0; i < 10; i++) must(gp_lookout_look(lookout, 1000, &err), &err);
+    gp_pulse_end(&its.h.run->workers[1].pulse);
+    gp_lookout_destroy(&lookout);
+    free(expected);
+    end_stuck(&its);
+}
+
+/* Nothing is given to the workers: between two steps they may rest for ever. */
+static void a_run_that_has_nothing_to_do_does_not_hang(void **state) {
+    (void)state;
+    static scene its;
+    gp_error err = {0};
+    harness_options options = options_of();
+    prepare(&its, &options, GP_OP_KINDS);
+    harness_start(&its.h, NULL);
+    gp_lookout *lookout = look_out_for(&its, true, NULL);
+    for (int i = 0; i < 10; i++) must(gp_lookout_look(lookout, 1000, &err), &err);
+    gp_lookout_destroy(&lookout);
+    harness_end(&its.h);
+}
+
 /* It may come from another process. */
 static void a_queue_that_waits_for_parts_does_not_hang(void **state) {
     (void)state;
@@ -425,6 +490,8 @@ int main(void) {
         cmocka_unit_test(who_waits_within_an_instruction_does_not_hang),
         cmocka_unit_test(a_worker_that_hangs_after_a_wait_is_named),
         cmocka_unit_test(a_kernel_that_never_ends_is_named),
+        cmocka_unit_test(a_run_that_is_alone_hangs_where_nothing_goes_on),
+        cmocka_unit_test(a_run_that_has_nothing_to_do_does_not_hang),
         cmocka_unit_test(a_queue_that_waits_for_parts_does_not_hang),
         cmocka_unit_test(a_call_that_waits_for_its_queue_does_not_hang),
     };

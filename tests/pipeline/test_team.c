@@ -509,7 +509,7 @@ static void *look(void *argument) {
     gp_lookout *lookout = NULL;
     gp_error err = {0};
     while (!atomic_load(&its->holds)) sched_yield();
-    its->status = gp_lookout_create(its->run, 60, NULL, &lookout, &err);
+    its->status = gp_lookout_create(its->run, 60, false, NULL, &lookout, &err);
     for (int s = 0; s < 70 && its->status == GP_OK; s++) its->status = gp_lookout_look(lookout, 1, &err);
     end_all(its->team, &err);
     atomic_store(&its->released, true);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cuda/host_api.h"
@@ -376,6 +377,61 @@ static void what_tf32_would_change_is_said(void **state) {
     expect_advice(CHANGES(WHOLE, "model.layers=[batch_norm, flatten]"), false, "");
 }
 
+/* From a step on no work of the GPU ends. */
+static atomic_bool hangs;
+
+static gp_status event_done(gp_cuda_event *event, bool *out, gp_error *err) {
+    gp_status status = gp_host_api.event_done(event, out, err);
+    if (atomic_load(&hangs)) *out = false;
+    return status;
+}
+
+static gp_status hang(void *context, const gp_site *site, gp_error *err) {
+    (void)context;
+    (void)err;
+    if (site->step == 5) atomic_store(&hangs, true);
+    return GP_OK;
+}
+
+/* Ends as the program would; stderr is the caller's. */
+static void train_with_a_hung_gpu(void) {
+    gp_error err = {0};
+    gp_cuda_api api = gp_host_api;
+    const gp_hooks hooks = {.before = hang};
+    api.event_done = event_done;
+    gp_cuda = &api;
+    gp_session *session = fixture_session(CHANGES(WHOLE, "pipeline.timeout=1"));
+    const gp_train_options options = {.folder = fixture_new_folder(), .verbosity = GP_QUIET, .hooks = &hooks};
+    gp_status status = gp_train(session, &options, &err);
+    _exit(100 + (int)status); /* it cannot get here: closing waits for the GPU's queues */
+}
+
+/* Nothing can stop the GPU, nor what waits for it. */
+static void a_gpu_hangs(void **state) {
+    char said[1024] = "";
+    size_t used = 0;
+    int ends[2], status;
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        dup2(ends[1], STDERR_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+        train_with_a_hung_gpu();
+    }
+    close(ends[1]);
+    for (ssize_t got; (got = read(ends[0], said + used, sizeof said - 1 - used)) > 0;) used += (size_t)got;
+    close(ends[0]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 1) fail_msg("status %x: %s", (unsigned)status, said);
+    const char *begin = "gpipe-train: no worker has gone on for ";
+    const char *end = " s, longer than pipeline.timeout (1 s): a device hangs (-v finds out in which instruction)\n";
+    if (strncmp(said, begin, strlen(begin)) != 0 || !strstr(said, end)) fail_msg("%s", said);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(which_steps_begin_behind),
                                        cmocka_unit_test(they_come_to_the_same),
@@ -387,6 +443,7 @@ int main(void) {
                                        cmocka_unit_test(snapshots_by_minutes),
                                        cmocka_unit_test(norms_are_printed),
                                        cmocka_unit_test(what_tf32_would_change_is_said),
-                                       cmocka_unit_test(no_more_is_pinned_than_planned)};
+                                       cmocka_unit_test(no_more_is_pinned_than_planned),
+                                       cmocka_unit_test(a_gpu_hangs)};
     return cmocka_run_group_tests(tests, make, fixture_remove);
 }
