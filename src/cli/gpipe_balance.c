@@ -43,17 +43,17 @@ static gp_status report_search(const gp_search *found, const gp_balance_options 
 
 /* What a launcher started. */
 typedef struct launch {
-    int processes;                 /* that it started; 0: this one is alone */
-    const int *machines;           /* [process]; NULL: not known */
-    const gp_link_measurer *links; /* NULL: nothing is measured, or without the other processes */
-    int processors;                /* of this machine, for all of its processes; 0: not known */
+    int processes;             /* that it started; 0: this one is alone */
+    const int *machines;       /* [process]; NULL: not known */
+    const gp_helpers *helpers; /* NULL: nothing is measured, or without the other processes */
+    int processors;            /* of this machine, for all of its processes; 0: not known */
 } launch;
 
 static gp_status search(const gp_balance_options *options, const launch *launched, gp_error *err) {
     gp_search found;
     const gp_search_request request = {.processes = launched->processes,
                                        .machines = launched->machines,
-                                       .links = launched->links,
+                                       .helpers = launched->helpers,
                                        .config = options->config,
                                        .overrides = options->overrides,
                                        .override_count = options->override_count,
@@ -88,7 +88,7 @@ static gp_status run(const gp_balance_options *options, const launch *launched, 
     }
     const gp_session_options session_options = {.processes = launched->processes,
                                                 .machines = launched->machines,
-                                                .links = launched->links,
+                                                .helpers = launched->helpers,
                                                 .balances = true,
                                                 .orders = options->orders,
                                                 .profiling = GP_PROFILING_MEASURE,
@@ -107,12 +107,13 @@ static gp_status run(const gp_balance_options *options, const launch *launched, 
 
 /* Process 0, when the others may help. */
 static gp_status run_first(const gp_balance_options *options, gp_processes *processes, gp_error *err) {
-    gp_opening_links links = {.processes = processes};
-    const gp_link_measurer measurer = gp_opening_measurer(&links);
-    const launch launched = {gp_processes_wire(processes)->processes, gp_processes_machines(processes), &measurer,
+    gp_opening_helpers others = {.processes = processes};
+    const gp_helpers helpers = gp_opening_help(&others);
+    const launch launched = {gp_processes_wire(processes)->processes, gp_processes_machines(processes), &helpers,
                              gp_processes_processors(processes)};
-    GP_RETURN_IF_FAILED(run(options, &launched, err));
-    return gp_opening_decline(processes, err);
+    gp_status status = run(options, &launched, err);
+    gp_opening_helpers_fini(&others);
+    return status == GP_OK ? gp_opening_decline(processes, err) : status;
 }
 
 /* Another process: it helps to measure links, until process 0 says that there is nothing to run. */

@@ -262,13 +262,13 @@ static gp_status check_outputs(const run *r, gp_error *err) {
 
 static gp_status open_session(run *r, gp_error *err) {
     const gp_options *options = r->options;
-    gp_opening_links links = {.processes = processes};
-    const gp_link_measurer measurer = processes ? gp_opening_measurer(&links) : (gp_link_measurer){0};
+    gp_opening_helpers others = {.processes = processes};
+    const gp_helpers helpers = processes ? gp_opening_help(&others) : (gp_helpers){0};
     if (!processes) GP_RETURN_IF_FAILED(gp_launch_machines(r->processes, &r->machines, err));
     const gp_session_options session_options = {.norms = options->verbosity == GP_VERBOSE && !options->plan,
                                                 .processes = r->processes,
                                                 .machines = processes ? gp_processes_machines(processes) : r->machines,
-                                                .links = processes ? &measurer : NULL,
+                                                .helpers = processes ? &helpers : NULL,
                                                 .resumes = options->resume && !r->begins,
                                                 .step = r->resume.step,
                                                 .profiling = options->plan ? GP_PROFILING_FIND : GP_PROFILING_MEASURE,
@@ -280,7 +280,9 @@ static gp_status open_session(run *r, gp_error *err) {
                                                                   ? gp_processes_processors(processes)
                                                                   : gp_launch_processors(r->machines, r->processes),
                                                 .trace = &options->trace};
-    return gp_session_open(&r->config, &session_options, &r->session, err);
+    gp_status status = gp_session_open(&r->config, &session_options, &r->session, err);
+    gp_opening_helpers_fini(&others);
+    return status;
 }
 
 /* --resume. The folder is locked before its snapshot is read: the run goes on with the configuration that the snapshot

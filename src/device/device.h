@@ -54,6 +54,7 @@ enum {
     GP_LINE_ENDS =
         30, /* queues of one worker, if lines wait in them: its own, and one for each line that it sends on */
     GP_LINE_BLOCKS = 64, /* multiprocessors that waiting messages take in all */
+    GP_BUS_ADDRESS = 32, /* bytes of a text */
 };
 
 /* Memory of a device. */
@@ -79,6 +80,9 @@ struct gp_device_kind {
      * particular GP_OP_ACCUMULATE may be refused, and the planner then adds by an op of its own. */
     gp_status (*prepare)(gp_prepared *prepared, gp_error *err);
     void (*release)(gp_prepared *prepared);
+    /* May be NULL. Before the first op is prepared: the process plans for this device of its own, and others like it;
+     * −1: for those of other processes only. Planning opens no other device. The first call holds. */
+    void (*plan_for)(int index);
     /* NULL: 1 for every op. For counted costs: how many times longer the operations of an op take than as many of a
      * large convolution or product do on as many threads; desc->threads 0 is one. Pure, the same on every machine; any
      * thread. */
@@ -90,6 +94,9 @@ struct gp_device_kind {
     /* Running. */
     gp_status (*open)(const gp_device_spec *spec, gp_device **out, gp_error *err);
     void (*close)(gp_device *device);
+    /* NULL: devices of one kind are alike. Which one of its machine a device is, "0000:65:00.0", without opening it.
+     * GP_DEVICE: there is none with this index. Any thread. */
+    gp_status (*bus_address)(int index, char text[GP_BUS_ADDRESS], gp_error *err);
     /* One block of device memory; freed with unreserve. The bytes are not cleared. */
     gp_status (*reserve)(gp_device *device, size_t bytes, void **out, gp_error *err);
     void (*unreserve)(gp_device *device, void *block);

@@ -19,3 +19,13 @@ gp_status gp_device_spec_find(const gp_device_config *config, gp_device_spec *ou
         "device %s:%d: this program was built without CUDA; build it on a machine where CMake finds the CUDA toolkit",
         config->kind, config->index);
 }
+
+void gp_bus_addresses_find(gp_bus_addresses *out) {
+    gp_error none = {0};
+    memset(out, 0, sizeof *out);
+    for (int i = 0; i < GP_BUS_ADDRESSES && gp_cuda_built(); i++) {
+        if (gp_cuda_kind.bus_address(i, out->of[i], &none) == GP_OK) continue;
+        out->of[i][0] = '\0';
+        return;
+    }
+}

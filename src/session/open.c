@@ -31,7 +31,8 @@ static gp_status open_phase(const gp_session *like, int changes, gp_session **ou
                                             .resumes = true,            /* weights are the run's own */
                                             .step = like->options.step, /* with which the process began */
                                             .profiling = like->options.profiling,
-                                            .links = like->options.links,
+                                            .helpers = like->options.helpers,
+                                            .shares = like->options.shares,
                                             .machine = like->options.machine,
                                             .processors = like->options.processors,
                                             .trace = like->options.trace};
@@ -118,7 +119,7 @@ gp_status gp_session_open(gp_config **config, const gp_session_options *options,
     session->options = *options;
     if (options->processors == 0) session->options.processors = gp_machine_processors();
     status = open_whole(session, err);
-    session->options.links = NULL;
+    session->options.helpers = NULL;
     if (status != GP_OK && options->given && session->profile) {
         *options->given = session->profile;
         session->profile = NULL;

@@ -57,11 +57,11 @@ typedef struct requested {
     gp_balancing_costs costs;
 } requested;
 
-static gp_carrier find_carrier(const gp_pipeline_config *pipeline) {
-    switch (pipeline->transport) {
+static gp_carrier find_carrier(const gp_session *session) {
+    switch (session->config->pipeline.transport) {
     case GP_TRANSPORT_CHOICE_MPI: return GP_CARRIER_WIRE;
     case GP_TRANSPORT_CHOICE_NCCL: return GP_CARRIER_LINES;
-    default: return GP_CARRIER_AUTO;
+    default: return session->options.shares ? GP_CARRIER_WIRE : GP_CARRIER_AUTO;
     }
 }
 
@@ -81,7 +81,7 @@ static gp_plan_request request_plan(const gp_session *session, const gp_plan_cho
                              .process = session->process,
                              .processes = session->options.processes,
                              .rank = session->options.rank,
-                             .carrier = find_carrier(&config->pipeline),
+                             .carrier = find_carrier(session),
                              .shard_optimizer = config->pipeline.shard_optimizer,
                              .update = session->update,
                              .clip_norm = config->optimizer.clip_norm,

@@ -112,6 +112,22 @@ static gp_status number_devices(gp_session *session, gp_error *err) {
     return status;
 }
 
+static bool is_own(const gp_session *session, int worker) {
+    return session->options.processes <= 1 || session->process[worker] == session->options.rank;
+}
+
+/* For each kind, its first device of this process. */
+static void plan_for_own(const gp_session *session) {
+    int count = session->config->pipeline.device_count;
+    for (int d = 0; d < count; d++) {
+        const gp_device_kind *kind = session->devices[d].kind;
+        int first = 0, own = 0;
+        while (session->devices[first].kind != kind) first++;
+        while (own < count && (session->devices[own].kind != kind || !is_own(session, own))) own++;
+        if (first == d && kind->plan_for) kind->plan_for(own < count ? session->devices[own].index : -1);
+    }
+}
+
 static gp_link_places places_of(const gp_session *session) {
     return (gp_link_places){session->options.processes, session->process, session->options.machines, session->devices};
 }
@@ -139,8 +155,39 @@ static gp_status find_devices(gp_session *session, gp_error *err) {
     if (session->options.weights) session->options.processes = 1; /* whatever the ranks: one process predicts */
     if (!session->options.weights) GP_RETURN_IF_FAILED(place_workers(session, err));
     GP_RETURN_IF_FAILED(number_devices(session, err));
+    plan_for_own(session);
     const gp_link_places places = places_of(session);
     return gp_links_find(pipeline, &places, &session->links, err);
+}
+
+/* Only GPUs of several processes can be shared. */
+static bool may_share(const gp_session *session) {
+    int process = -1;
+    for (int d = 0; d < session->config->pipeline.device_count; d++) {
+        if (!session->devices[d].kind->bus_address) continue;
+        if (process >= 0 && session->process[d] != process) return true;
+        process = session->process[d];
+    }
+    return false;
+}
+
+static gp_status find_sharers(gp_session *session, gp_error *err) {
+    const gp_pipeline_config *pipeline = &session->config->pipeline;
+    const gp_helpers *helpers = session->options.helpers;
+    const gp_bus_addresses *all = NULL;
+    int other;
+    if (!helpers || !helpers->addresses || session->options.processes <= 1 || !may_share(session)) return GP_OK;
+    GP_RETURN_IF_FAILED(helpers->addresses(helpers->context, &all, err));
+    int worker = gp_sharing_find(session->devices, pipeline->device_count, session->process, session->options.machines,
+                                 all, &other);
+    session->options.shares = worker >= 0;
+    if (worker < 0 || pipeline->transport != GP_TRANSPORT_CHOICE_NCCL) return GP_OK;
+    int process = session->process[worker];
+    return gp_fail_at(
+        err, GP_CONFIG, pipeline->transport_place,
+        "pipeline.transport: nccl connects no processes on one GPU, but worker %d of process %d and worker "
+        "%d of process %d are both on %s; give each process a GPU of its own, or use auto or mpi",
+        worker, process, other, session->process[other], all[process].of[session->devices[worker].index]);
 }
 
 /* NCCL connects GPUs only. */
@@ -324,6 +371,7 @@ gp_status gp_session_prepare(gp_session *session, gp_error *err) {
     describe_samples(session);
     GP_RETURN_IF_FAILED(find_devices(session, err));
     GP_RETURN_IF_FAILED(check_transport(session, err));
+    GP_RETURN_IF_FAILED(find_sharers(session, err));
     GP_RETURN_IF_FAILED(find_schedule(session, err));
     GP_RETURN_IF_FAILED(check_layers(session, err));
     GP_RETURN_IF_FAILED(check_planned(session, options->notice, err));

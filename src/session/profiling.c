@@ -179,16 +179,16 @@ static gp_status measure(gp_profile_search *s, gp_error *err) {
 /* ---- links ------------------------------------------------------------------------------------------------------- */
 
 /* NULL: no links are measured. */
-static const gp_link_measurer *find_measurer(const gp_profile_search *s) {
-    return gp_links_are_of_hosts(s->devices, s->count) ? s->options->links : NULL;
+static const gp_helpers *find_helpers(const gp_profile_search *s) {
+    return gp_links_are_of_hosts(s->devices, s->count) ? s->options->helpers : NULL;
 }
 
 /* Between the processes of this launch there is a kind of link that the session's profile lacks. */
 static bool lacks_links(const gp_profile_search *s) {
-    const gp_link_measurer *measurer = find_measurer(s);
+    const gp_helpers *helpers = find_helpers(s);
     bool lacks = false;
-    for (int k = 0; k < GP_LINK_KINDS && measurer; k++)
-        lacks = lacks || (measurer->has[k] && !s->session->profile->links[k].known);
+    for (int k = 0; k < GP_LINK_KINDS && helpers; k++)
+        lacks = lacks || (helpers->has[k] && !s->session->profile->links[k].known);
     return lacks;
 }
 
@@ -199,11 +199,11 @@ static void add_links_of(const gp_profile_link from[GP_LINK_KINDS], gp_profile *
 
 /* Into the session's profile. A kind that is not measured now stays as it is. */
 static gp_status measure_links(gp_profile_search *s, gp_error *err) {
-    const gp_link_measurer *measurer = find_measurer(s);
+    const gp_helpers *helpers = find_helpers(s);
     gp_profile *profile = s->session->profile;
     gp_profile_link found[GP_LINK_KINDS] = {{0}};
-    if (!measurer) return GP_OK;
-    GP_RETURN_IF_FAILED(measurer->measure(measurer->context, found, err));
+    if (!helpers) return GP_OK;
+    GP_RETURN_IF_FAILED(helpers->measure(helpers->context, found, err));
     add_links_of(found, profile);
     gp_profile_round(profile);
     return GP_OK;

@@ -17,6 +17,7 @@
 #include "profile/measure.h"
 #include "schedule/schedule_file.h"
 #include "session/host_memory.h"
+#include "session/sharing.h"
 #include "settings/config.h"
 #include "settings/rate.h"
 
@@ -27,12 +28,15 @@ typedef enum gp_profiling {
     GP_PROFILING_MEASURE, /* the same, or else one that is measured now, where the balance is to be found by time */
 } gp_profiling;
 
-/* Measures the links between the processes of a launch, in process 0 (profile/link_times.h). */
-typedef struct gp_link_measurer {
+/* The other processes of a launch, which help process 0 before the run. */
+typedef struct gp_helpers {
+    /* Measures the links between them (profile/link_times.h). */
     gp_status (*measure)(void *context, gp_profile_link out[GP_LINK_KINDS], gp_error *err);
+    /* *out[process]: the bus addresses of its GPUs; the helpers'. */
+    gp_status (*addresses)(void *context, const gp_bus_addresses **out, gp_error *err);
     void *context;
     bool has[GP_LINK_KINDS]; /* kinds of links that the launch has */
-} gp_link_measurer;
+} gp_helpers;
 
 /* What the command line asks for beyond the configuration. */
 typedef struct gp_session_options {
@@ -55,10 +59,12 @@ typedef struct gp_session_options {
     const char *profile; /* the profile's file; NULL: by `profiling`. Borrowed for the call, as is the next */
     struct gp_profile *
         *given; /* not NULL, and there is one: that is taken over; where opening fails it is given back */
-    const gp_link_measurer *links; /* NULL: a profile that is measured has no links. Borrowed for the call */
-    const char *profile_out;       /* where a profile that is measured is written; NULL: where such are kept */
-    bool again;                    /* measured though one was kept */
-    double seconds;                /* that measuring may take; 0: as long as the run is worth */
+    /* NULL: a profile that is measured has no links, and `shares` holds. Borrowed for the call. */
+    const gp_helpers *helpers;
+    bool shares;             /* a GPU belongs to workers of several processes */
+    const char *profile_out; /* where a profile that is measured is written; NULL: where such are kept */
+    bool again;              /* measured though one was kept */
+    double seconds;          /* that measuring may take; 0: as long as the run is worth */
     /* What planning may take; NULL: what this machine leaves. Borrowed while the session is open. */
     const gp_machine_memory *machine;
     int processors;                /* that predictions share among the workers; 0: those this process may use */

@@ -126,6 +126,7 @@ static gp_status open_session(follower *f, gp_error *err) {
                                         .machines = gp_processes_machines(f->processes),
                                         .data_samples = f->opening.samples,
                                         .norms = f->opening.norms,
+                                        .shares = f->opening.shares,
                                         .resumes = true, /* weights come from process 0 */
                                         .step = f->opening.phase,
                                         .profiling = GP_PROFILING_NONE};

@@ -63,6 +63,7 @@ gp_status gp_opening_send(gp_trainer *t, gp_error *err) {
                            .phase = session->options.step,
                            .step = resume ? resume->snapshot.reached.step : 0,
                            .norms = session->options.norms,
+                           .shares = session->options.shares,
                            .timeout = session->config->pipeline.timeout};
     gp_opening_set_version(&its);
     memcpy(its.libraries, t->libraries, sizeof its.libraries);
@@ -85,11 +86,11 @@ gp_status gp_opening_decline(gp_processes *processes, gp_error *err) {
     return gp_processes_tell(processes, GP_OPENING_HEAD, &its, sizeof its, err);
 }
 
-/* ---- links ------------------------------------------------------------------------------------------------------- */
+/* ---- what the others help with ----------------------------------------------------------------------------------- */
 
 /* Process 0 with each of those that help; or one of these with process 0. */
-static gp_status ask_all(gp_processes *processes, const gp_cancel *cancel, gp_profile_link out[GP_LINK_KINDS],
-                         gp_error *err) {
+static gp_status time_links(gp_processes *processes, const gp_cancel *cancel, gp_profile_link out[GP_LINK_KINDS],
+                            gp_error *err) {
     gp_wire *wire = gp_processes_wire(processes);
     for (int k = 0; k < GP_LINK_KINDS; k++) {
         int peer = gp_link_peer(gp_processes_machines(processes), wire->processes, (gp_link_kind)k);
@@ -100,34 +101,59 @@ static gp_status ask_all(gp_processes *processes, const gp_cancel *cancel, gp_pr
     return GP_OK;
 }
 
-/* Ends when the run ends elsewhere. */
-static gp_status take_part(gp_processes *processes, gp_profile_link out[GP_LINK_KINDS], gp_error *err) {
+/* All processes. Ends when the run ends elsewhere. `helpers`: process 0's; NULL: this one answers. */
+static gp_status take_part(gp_processes *processes, gp_opening_question question, gp_opening_helpers *helpers,
+                           gp_error *err) {
     gp_cancel cancel;
+    gp_bus_addresses own;
     GP_RETURN_IF_FAILED(gp_processes_cancel_init(processes, &cancel, err));
-    gp_status status = ask_all(processes, &cancel, out, err);
+    gp_status status;
+    if (question == GP_OPENING_ASKS_LINKS) {
+        status = time_links(processes, &cancel, helpers ? helpers->found : NULL, err);
+    } else {
+        gp_bus_addresses_find(&own);
+        status = gp_bus_addresses_gather(gp_processes_wire(processes), GP_OPENING_ADDRESSES, &own,
+                                         helpers ? helpers->addresses : NULL, &cancel, err);
+    }
     gp_processes_cancel_fini(processes, &cancel);
     return status;
 }
 
-static gp_status measure_links(void *context, gp_profile_link out[GP_LINK_KINDS], gp_error *err) {
-    gp_opening_links *links = context;
-    gp_opening_head its = {.links = 1};
+static gp_status ask(gp_opening_helpers *helpers, gp_opening_question question, gp_error *err) {
+    gp_opening_head its = {.asks = question};
     gp_opening_set_version(&its);
-    if (!links->measured) {
-        GP_RETURN_IF_FAILED(gp_processes_tell(links->processes, GP_OPENING_HEAD, &its, sizeof its, err));
-        GP_RETURN_IF_FAILED(take_part(links->processes, links->found, err));
-    }
-    links->measured = true;
-    memcpy(out, links->found, sizeof links->found);
+    GP_RETURN_IF_FAILED(gp_processes_tell(helpers->processes, GP_OPENING_HEAD, &its, sizeof its, err));
+    return take_part(helpers->processes, question, helpers, err);
+}
+
+static gp_status measure_links(void *context, gp_profile_link out[GP_LINK_KINDS], gp_error *err) {
+    gp_opening_helpers *helpers = context;
+    if (!helpers->measured) GP_RETURN_IF_FAILED(ask(helpers, GP_OPENING_ASKS_LINKS, err));
+    helpers->measured = true;
+    memcpy(out, helpers->found, sizeof helpers->found);
     return GP_OK;
 }
 
-gp_link_measurer gp_opening_measurer(gp_opening_links *links) {
-    gp_link_measurer its = {.measure = measure_links, .context = links};
-    const int *machines = gp_processes_machines(links->processes);
+static gp_status ask_addresses(void *context, const gp_bus_addresses **out, gp_error *err) {
+    gp_opening_helpers *helpers = context;
+    bool known = helpers->addresses != NULL;
+    if (!known) GP_RETURN_IF_FAILED(GP_NEW(&helpers->addresses, gp_processes_wire(helpers->processes)->processes, err));
+    if (!known) GP_RETURN_IF_FAILED(ask(helpers, GP_OPENING_ASKS_ADDRESSES, err));
+    *out = helpers->addresses;
+    return GP_OK;
+}
+
+gp_helpers gp_opening_help(gp_opening_helpers *others) {
+    gp_helpers its = {.measure = measure_links, .addresses = ask_addresses, .context = others};
+    const int *machines = gp_processes_machines(others->processes);
     for (int k = 0; k < GP_LINK_KINDS; k++)
-        its.has[k] = gp_link_peer(machines, gp_processes_wire(links->processes)->processes, (gp_link_kind)k) >= 0;
+        its.has[k] = gp_link_peer(machines, gp_processes_wire(others->processes)->processes, (gp_link_kind)k) >= 0;
     return its;
+}
+
+void gp_opening_helpers_fini(gp_opening_helpers *others) {
+    free(others->addresses);
+    others->addresses = NULL;
 }
 
 /* ---- what the others receive ------------------------------------------------------------------------------------- */
@@ -136,8 +162,8 @@ static gp_status receive_head(gp_processes *processes, gp_opening_head *out, gp_
     for (;;) {
         GP_RETURN_IF_FAILED(gp_processes_hear(processes, GP_OPENING_HEAD, out, sizeof *out, err));
         GP_RETURN_IF_FAILED(gp_opening_check(out, err));
-        if (!out->links) return GP_OK;
-        GP_RETURN_IF_FAILED(take_part(processes, NULL, err));
+        if (!out->asks) return GP_OK;
+        GP_RETURN_IF_FAILED(take_part(processes, (gp_opening_question)out->asks, NULL, err));
     }
 }
 

@@ -12,7 +12,15 @@
 #include "train/trainer_internal.h"
 
 /* Tags of messages before a run. */
-enum { GP_OPENING_HEAD, GP_OPENING_TEXT, GP_OPENING_PHASE, GP_OPENING_EXPECTED, GP_OPENING_LINKS, GP_OPENING_FILE };
+enum {
+    GP_OPENING_HEAD,
+    GP_OPENING_TEXT,
+    GP_OPENING_PHASE,
+    GP_OPENING_EXPECTED,
+    GP_OPENING_LINKS,
+    GP_OPENING_FILE,
+    GP_OPENING_ADDRESSES
+};
 
 /* All processes, before anything else: each looks for the configuration's file. GP_CONFIG, in process 0: another one
  * has a file of that name with other bytes. One that has no such file, or cannot read it, needs none. */
@@ -22,16 +30,18 @@ GP_MUST_USE gp_status gp_opening_compare_file(gp_processes *processes, const cha
 GP_MUST_USE gp_status gp_opening_send(gp_trainer *t, gp_error *err);
 /* Process 0, in place of an opening: there is nothing to run. */
 GP_MUST_USE gp_status gp_opening_decline(gp_processes *processes, gp_error *err);
-/* Process 0, before the opening: measures the links to other processes (profile/link_times.h), with their help. What
- * was measured once is not measured again. */
-typedef struct gp_opening_links {
+/* Process 0, before the opening: the others measure links with it (profile/link_times.h), and tell the bus addresses of
+ * their GPUs. What was asked once is not asked again. */
+typedef struct gp_opening_helpers {
     gp_processes *processes; /* borrowed */
     bool measured;
     gp_profile_link found[GP_LINK_KINDS];
-} gp_opening_links;
-/* For a session; as long as `links` is there. */
-gp_link_measurer gp_opening_measurer(gp_opening_links *links);
-/* The others; they help to measure links before, if process 0 asks that. text NULL: there is nothing to run.
+    gp_bus_addresses *addresses; /* [process]; owned; NULL: not asked yet */
+} gp_opening_helpers;
+/* For a session; as long as `others` is there. */
+gp_helpers gp_opening_help(gp_opening_helpers *others);
+void gp_opening_helpers_fini(gp_opening_helpers *others);
+/* The others; they help before, if process 0 asks that. text NULL: there is nothing to run.
  * GP_UNSUPPORTED: process 0 runs another version of the program. */
 GP_MUST_USE gp_status gp_opening_receive(gp_processes *processes, gp_opening *out, gp_error *err);
 /* Process 0, when the plan of a configuration is made: after the opening, and after each change. */

@@ -25,7 +25,7 @@ gp_status gp_opening_check(gp_opening_head *head, gp_error *err) {
             "it runs version %s of the program, but process 0 runs version %s: install the same on all hosts",
             own.version, head->version);
     }
-    if (head->links > 1 || (head->links && head->bytes > 0))
+    if (head->asks >= GP_OPENING_QUESTIONS || (head->asks && head->bytes > 0))
         return gp_fail(err, GP_INTERNAL, "process 0 sent an opening with impossible values");
     if (head->bytes == 0) return GP_OK;
     bool good = head->bytes <= GP_YAML_MAX_BYTES && head->phase >= 0 && head->step >= 0 && head->step <= UINT32_MAX &&
@@ -45,6 +45,7 @@ void gp_opening_fill(gp_opening *out, const gp_opening_head *head, char *text) {
     out->phase = head->phase;
     out->step = head->step;
     out->norms = head->norms != 0;
+    out->shares = head->shares != 0;
     memcpy(out->libraries, head->libraries, sizeof out->libraries);
     out->timeout = head->timeout;
 }

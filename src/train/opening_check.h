@@ -14,11 +14,19 @@
 #include "settings/config.h"
 #include "store/folder.h"
 
+/* What process 0 asks before the run. */
+typedef enum gp_opening_question {
+    GP_OPENING_ASKS_LINKS = 1, /* measures them */
+    GP_OPENING_ASKS_ADDRESSES, /* of GPUs */
+    GP_OPENING_QUESTIONS
+} gp_opening_question;
+
 /* The first message. Machines of one run have one order of bytes, since they run the same program. */
 typedef struct gp_opening_head {
     char version[32];
-    uint64_t bytes; /* of the text; 0: there is nothing to run */
-    uint64_t links; /* 1: process 0 measures links now, and sends another head afterwards; 0: a head of its own */
+    uint64_t bytes;  /* of the text; 0: there is nothing to run */
+    uint64_t asks;   /* a gp_opening_question: process 0 asks that now, and sends another head afterwards; 0: nothing */
+    uint64_t shares; /* gp_session_options.shares */
     int64_t samples[2], phase, step;
     uint64_t norms;
     double timeout;
@@ -33,7 +41,7 @@ typedef struct gp_opening {
     int64_t samples[2]; /* of training and evaluation data */
     int64_t phase;      /* a step of the configuration that holds; 0: the first one */
     int64_t step;       /* that the run has reached */
-    bool norms;
+    bool norms, shares;
     char libraries[GP_LIBRARIES_TEXT]; /* of process 0 */
     double timeout;
 } gp_opening;

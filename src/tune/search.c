@@ -126,7 +126,7 @@ static gp_status open_once(searcher *s, int micro_batches, bool again, gp_sessio
                                         .processes = request->processes,
                                         .machines = request->machines,
                                         .profiling = GP_PROFILING_MEASURE,
-                                        .links = request->links,
+                                        .helpers = request->helpers,
                                         .profile = request->profile,
                                         .given = request->profile ? NULL : &kept->profile,
                                         .again = again || request->again,

@@ -34,7 +34,7 @@ typedef struct gp_search_request {
     const char *profile; /* that times come from; NULL: kept ones, or measured for each size of micro-batch */
     int processes;       /* of a launch with several; 0: those that ranks need, or that pipeline.links asks for */
     const int *machines; /* [process], as in a session's options. Borrowed, as is the next */
-    const gp_link_measurer *links;
+    const gp_helpers *helpers;
     double seconds;                   /* that measuring may take in all */
     bool again;                       /* measured though some were kept */
     int processors;                   /* that predictions share among the workers; 0: those this process may use */

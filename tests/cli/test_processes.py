@@ -2,12 +2,12 @@
 wrong once, and end in time when a process is lost.
 
     test_processes.py PROGRAM [--moments N] [--matrix M] [--matrix-seed T] [--hang LIBRARY] [--faults LIBRARY]
-                      [--other-version PROGRAM] [--seed S] [TEST…]
+                      [--other-version PROGRAM] [--on-host PROGRAM] [--seed S] [TEST…]
 
 N processes are killed, stopped or told to end at random moments; by default few. M runs are drawn at random, with seed T: always
 the same ones if it is not given. The libraries are built from hang.c and faults.c;
 without them, no worker hangs, and no process stops in a snapshot. The other program is the same with another number of its
-version. Prints its seed. Exit status 77: the program has no MPI, or there is no mpirun. Standard library only.
+version, the one on the host has host memory in a GPU's place. Prints its seed. Exit status 77: the program has no MPI, or there is no mpirun. Standard library only.
 """
 
 import array
@@ -101,6 +101,10 @@ class Launched(Runs):
     config = CONFIG
     more = {}  # of the launcher's variables
 
+    @staticmethod
+    def program():
+        return OPTIONS.program
+
     @classmethod
     def setUpClass(cls):
         if not has_mpi():
@@ -114,7 +118,7 @@ class Launched(Runs):
         for i, (processes, arguments) in enumerate(parts):
             command += [":"] if i else []
             command += ["-np", str(processes), *(prefix if i == len(parts) - 1 else ())]
-            command += [OPTIONS.program, *(["-q"] if quiet else []), "-o", folder, *arguments]
+            command += [self.program(), *(["-q"] if quiet else []), "-o", folder, *arguments]
         process = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True, env={**os.environ, **LAUNCHER, **self.more, **(environment or {})})
         self.addCleanup(self.finish, process)
@@ -149,7 +153,7 @@ class Launched(Runs):
         key = " ".join(arguments)
         if key not in self.single:
             folder = os.path.join(self.folder, "single-%d" % len(self.single))
-            subprocess.run([OPTIONS.program, "-q", "-o", folder, "c.yaml", *arguments], cwd=self.folder, check=True)
+            subprocess.run([self.program(), "-q", "-o", folder, "c.yaml", *arguments], cwd=self.folder, check=True)
             self.single[key] = folder
         return self.single[key]
 
@@ -383,6 +387,43 @@ class Bits(Launched):
         self.assertRegex(out, r"(?m)^        0  none +0 B +[0-9.]+ [KM]iB$")
         self.assertRegex(out, r"(?m)^        1  0, 1 +[0-9.]+ [KM]iB +[0-9.]+ [KM]iB$")
         self.assertRegex(out, r"(?m)^warning      process 0 has no worker; start fewer, or give devices other ranks$")
+
+
+class Gpus(Launched):
+    """Host memory in a GPU's place: the whole program, with messages from and to GPUs over MPI."""
+
+    @staticmethod
+    def program():
+        return OPTIONS.on_host
+
+    def setUp(self):
+        if not OPTIONS.on_host:
+            self.skipTest("there is no program with host memory for a GPU")
+        super().setUp()
+
+    def compare(self, one, several, *more):
+        with self.subTest(several=several, more=more):
+            self.expect_equal(self.by_itself(sets(["pipeline.devices=" + one, *more])),
+                              self.together(2, *sets(["pipeline.devices=" + several, *more])))
+
+    def test_gpus_of_two_processes(self):
+        self.compare("[cuda:0, cuda:1]", "[{cuda:0: {rank: 0}}, {cuda:1: {rank: 1}}]")
+        self.compare("[cuda:0, cuda:1]", "[cuda, cuda]", "pipeline.schedule=1f1b", "optimizer.clip_norm=0.5")
+        self.compare("[[cuda:0, cuda:1]]", "[[cuda, cuda]]", *SHARED, "pipeline.shard_optimizer=true")
+
+    def test_a_cpu_and_a_gpu(self):
+        self.compare("[cpu, cuda:0]", "[{cpu: {rank: 0}}, {cuda:0: {rank: 1}}]")
+        self.compare("[cuda:0, cpu]", "[{cuda:0: {rank: 0}}, {cpu: {rank: 1}}]", "pipeline.schedule=1f1b")
+
+    def test_one_gpu_for_two_processes(self):
+        """NCCL connects no two processes on one GPU."""
+        shared = "[{cuda:0: {rank: 0}}, {cuda:0: {rank: 1}}]"
+        self.compare("[cuda:0, cuda:1]", shared)
+        arguments = sets(["pipeline.devices=" + shared, "pipeline.transport=nccl"])
+        status, said, out = self.end(self.launch(os.path.join(self.folder, "refused"), (2, ["c.yaml", *arguments])))
+        self.assertEqual((status, said), (2, [
+            "--set pipeline.transport=nccl: pipeline.transport: nccl connects no processes on one GPU, but worker 0 of process 0 "
+            "and worker 1 of process 1 are both on host memory 0; give each process a GPU of its own, or use auto or mpi"]), out)
 
 
 class Matrix(Launched):
@@ -1057,6 +1098,7 @@ if __name__ == "__main__":
     SOME = sys.argv[1:2]
     if SOME:
         skip_without_mpi(os.path.abspath(SOME[0]))
-    main(Bits, Matrix, Data, BadInput, Faults, Hangs, Ends, Deliveries, Starts, moments={"type": int, "default": 6},
+    main(Bits, Gpus, Matrix, Data, BadInput, Faults, Hangs, Ends, Deliveries, Starts, moments={"type": int, "default": 6},
          matrix={"type": int, "default": 12}, hang={"type": os.path.abspath}, faults={"type": os.path.abspath},
-         **{"matrix-seed": {"type": int, "default": 1}, "other-version": {"type": os.path.abspath}})
+         **{"matrix-seed": {"type": int, "default": 1}, "other-version": {"type": os.path.abspath},
+            "on-host": {"type": os.path.abspath}})

@@ -94,7 +94,8 @@ else()
                                   ${PROJECT_SOURCE_DIR}/src/train/opening_check.c)
   target_compile_options(gp_other_version PRIVATE -Umain -UGP_VERSION "-DGP_VERSION=\"99.1\"")
   target_link_libraries(gp_other_version PRIVATE gp_train gp_warnings)
-  set(processes --hang $<TARGET_FILE:gp_hang> --other-version $<TARGET_FILE:gp_other_version> ${faults})
+  set(processes --hang $<TARGET_FILE:gp_hang> --other-version $<TARGET_FILE:gp_other_version>
+      --on-host $<TARGET_FILE:train_on_host> ${faults})
 endif()
 add_test(NAME cli_processes COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_processes.py
                                     $<TARGET_FILE:gpipe-train> ${processes})

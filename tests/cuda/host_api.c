@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -295,8 +296,15 @@ static gp_status capture(bool begins, gp_error *err) {
     return GP_OK;
 }
 
+static gp_status bus_address(int index, char text[GP_BUS_ADDRESS], gp_error *err) {
+    (void)err;
+    snprintf(text, GP_BUS_ADDRESS, "host memory %d", index);
+    return GP_OK;
+}
+
 const gp_cuda_api gp_host_api = {
     .count = count_devices,
+    .bus_address = bus_address,
     .use = use,
     .memory = memory,
     .reach = reach,

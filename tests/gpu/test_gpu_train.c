@@ -106,10 +106,18 @@ static void assert_same(const network *net, const harness_options *options, cons
              step + 1, got->losses[step], want->losses[step]);
 }
 
+/* What it judges is printed: whether a difference is rounding, or is not, shows how it grows from step to step. */
 static void assert_near(const network *net, const outcome *got, const outcome *want) {
-    for (int i = 0; i <= STEPS; i++)
-        if (!(fabs(got->losses[i] - want->losses[i]) <= tolerance * fabs(want->losses[i])))
-            fail_msg("%s: loss %d is %.9g, on the cpu %.9g", net->name, i + 1, got->losses[i], want->losses[i]);
+    int far = -1;
+    print_message("%s: losses differ from the cpu's by", net->name);
+    for (int i = 0; i <= STEPS; i++) {
+        double difference = fabs(got->losses[i] - want->losses[i]) / fabs(want->losses[i]);
+        print_message(" %.1e", difference);
+        if (far < 0 && !(difference <= tolerance)) far = i;
+    }
+    print_message(" of them (the last: an evaluation)\n");
+    if (far >= 0)
+        fail_msg("%s: loss %d is %.9g, on the cpu %.9g", net->name, far + 1, got->losses[far], want->losses[far]);
 }
 
 /* ---- tests ---------------------------------------------------------------------------------------------------------

@@ -304,8 +304,8 @@ static const int machines[] = {0, 1};
 
 /* As process 0 of two, on two hosts, balances. */
 static gp_status balance_launched(launch *its, gp_session **out, gp_error *err) {
-    gp_link_measurer measurer = {.measure = measure_links, .context = its};
-    measurer.has[its->kind] = true;
+    gp_helpers helpers = {.measure = measure_links, .context = its};
+    helpers.has[its->kind] = true;
     gp_config *config = fixture_config(FIXTURE_CONFIG, NULL);
     return gp_session_open(&config,
                            &(gp_session_options){.balances = true,
@@ -313,7 +313,7 @@ static gp_status balance_launched(launch *its, gp_session **out, gp_error *err) 
                                                  .seconds = 0.01,
                                                  .processes = 2,
                                                  .machines = machines,
-                                                 .links = &measurer},
+                                                 .helpers = &helpers},
                            out, err);
 }
 
@@ -410,11 +410,11 @@ static void links_stay_in_changes(void **state) {
 static void a_short_run_measures_no_links(void **state) {
     (void)state;
     launch network = {{true, 1e-3, 1e-8}, GP_LINK_NETWORK, 0, GP_OK};
-    const gp_link_measurer measurer = {measure_links, &network, {[GP_LINK_NETWORK] = true}};
+    const gp_helpers helpers = {.measure = measure_links, .context = &network, .has = {[GP_LINK_NETWORK] = true}};
     use_new_cache();
     gp_session *session = open_with(
         &(gp_session_options){
-            .profiling = GP_PROFILING_MEASURE, .processes = 2, .machines = machines, .links = &measurer},
+            .profiling = GP_PROFILING_MEASURE, .processes = 2, .machines = machines, .helpers = &helpers},
         NULL);
     assert_int_equal(network.calls, 0);
     assert_false(session->plan->links->of[GP_LINK_NETWORK].given);

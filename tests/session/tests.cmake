@@ -4,4 +4,7 @@ foreach(name host_memory linking profiling session)
   gp_test(${name} "unit" 120 gp_train)
   target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/fixture.c)
 endforeach()
+# With host memory in a GPU's place.
+gp_test(gpus "unit" 120 gp_host_cuda gp_host_kernels gp_train)
+target_sources(test_gpus PRIVATE ${CMAKE_CURRENT_LIST_DIR}/fixture.c ${CMAKE_CURRENT_LIST_DIR}/../process/loop_wire.c)
 set_tests_properties(host_memory session PROPERTIES LABELS "unit;machine")

@@ -35,10 +35,10 @@ static void heads_that_process_0_sends(void **state) {
     gp_error err = {0};
     gp_opening_head head = good_head();
     assert_int_equal(gp_opening_check(&head, &err), GP_OK);
-    head = (gp_opening_head){.links = 1};
+    head = (gp_opening_head){.asks = GP_OPENING_ASKS_ADDRESSES};
     gp_opening_set_version(&head);
     assert_int_equal(gp_opening_check(&head, &err), GP_OK);
-    head.links = 0; /* nothing to run */
+    head.asks = 0; /* nothing to run */
     assert_int_equal(gp_opening_check(&head, &err), GP_OK);
     head = good_head();
     memset(head.libraries, 'l', sizeof head.libraries);
@@ -48,12 +48,30 @@ static void heads_that_process_0_sends(void **state) {
     assert_int_equal(strlen(head.folder.text), sizeof head.folder.text - 1);
 }
 
+/* What the others plan with is what process 0 has said. */
+static void an_opening_is_as_its_head(void **state) {
+    (void)state;
+    char text[] = "model: …";
+    for (int i = 0; i < 2; i++) {
+        gp_opening opening;
+        gp_opening_head head = good_head();
+        head.norms = i == 0;
+        head.shares = i == 1;
+        gp_opening_fill(&opening, &head, text);
+        assert_ptr_equal(opening.text, text);
+        assert_int_equal(opening.samples[1], 16);
+        assert_int_equal(opening.phase, 3);
+        assert_int_equal(opening.norms, i == 0);
+        assert_int_equal(opening.shares, i == 1);
+    }
+}
+
 static void heads_that_no_process_0_sends(void **state) {
     (void)state;
     gp_opening_head head;
 #define EXPECT(change) (head = good_head(), change, expect_impossible(head))
-    EXPECT(head.links = 1);
-    EXPECT(head.links = 2);
+    EXPECT(head.asks = GP_OPENING_ASKS_LINKS);
+    EXPECT((head.bytes = 0, head.asks = GP_OPENING_QUESTIONS));
     EXPECT(head.bytes = (uint64_t)GP_YAML_MAX_BYTES + 1);
     EXPECT(head.phase = -1);
     EXPECT(head.step = -1);
@@ -73,7 +91,7 @@ static void another_version(void **state) {
         gp_error err = {0};
         gp_opening_head head = good_head();
         if (i > 0) head.bytes = 0;
-        if (i > 1) head.links = 7;
+        if (i > 1) head.asks = 7;
         snprintf(head.version, sizeof head.version, "99.1");
         assert_int_equal(gp_opening_check(&head, &err), GP_UNSUPPORTED);
         assert_string_equal(err.text, "it runs version " GP_VERSION " of the program, but process 0 runs version 99.1: "
@@ -185,6 +203,7 @@ static void other_libraries(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(heads_that_process_0_sends),
+        cmocka_unit_test(an_opening_is_as_its_head),
         cmocka_unit_test(heads_that_no_process_0_sends),
         cmocka_unit_test(another_version),
         cmocka_unit_test(balances),

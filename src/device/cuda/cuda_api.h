@@ -68,6 +68,8 @@ typedef enum gp_cuda_direction { GP_CUDA_IN, GP_CUDA_OUT, GP_CUDA_WITHIN } gp_cu
 typedef struct gp_cuda_api {
     /* Devices. count: GP_DEVICE where there is no driver; 0 devices is no error. */
     gp_status (*count)(int *out, gp_error *err);
+    /* As bus_address of device.h. */
+    gp_status (*bus_address)(int index, char text[GP_BUS_ADDRESS], gp_error *err);
     gp_status (*use)(int index, gp_error *err);
     gp_status (*memory)(gp_cuda_memory *out, gp_error *err);
     /* Whether the device in use may read memory of device `other` directly, made so where the topology has it. */
@@ -107,6 +109,8 @@ typedef struct gp_cuda_api {
     /* Libraries. plan_create needs no device and no driver; fills prepared's workspace, storage and context.
      * Chosen by the descriptor alone. GP_UNSUPPORTED where no engine does it with the same bits each time. */
     gp_status (*plan_create)(gp_prepared *prepared, gp_error *err);
+    /* May be NULL. As plan_for of device.h. */
+    void (*plan_for)(int index);
     void (*plan_destroy)(gp_cuda_plan *plan);
     /* Makes the handles that what was planned so far needs, so that their memory can be measured. */
     gp_status (*library_open)(gp_cuda_stream *stream, gp_cuda_library **out, gp_error *err);

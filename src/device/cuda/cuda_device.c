@@ -34,6 +34,10 @@ bool gp_cuda_built(void) {
 
 /* ---- planning ---------------------------------------------------------------------------------------------------- */
 
+static void cuda_plan_for(int index) {
+    if (gp_cuda && gp_cuda->plan_for) gp_cuda->plan_for(index);
+}
+
 static gp_status cuda_prepare(gp_prepared *prepared, gp_error *err) {
     const gp_cuda_op *op = ops[prepared->desc.kind];
     if (op->prepare) return op->prepare(prepared, err);
@@ -74,6 +78,10 @@ static gp_status cuda_open(const gp_device_spec *spec, gp_device **out, gp_error
     gp_cuda_lost_watch(spec->index);
     *out = device;
     return GP_OK;
+}
+
+static gp_status cuda_bus_address(int index, char text[GP_BUS_ADDRESS], gp_error *err) {
+    return gp_cuda->bus_address(index, text, err);
 }
 
 static gp_status cuda_reserve(gp_device *device, size_t bytes, void **out, gp_error *err) {
@@ -371,9 +379,11 @@ const gp_device_kind gp_cuda_kind = {
     .pinned = gp_cuda_staging_bytes,
     .prepare = cuda_prepare,
     .release = cuda_release,
+    .plan_for = cuda_plan_for,
     .libraries = cuda_libraries,
     .open = cuda_open,
     .close = cuda_close,
+    .bus_address = cuda_bus_address,
     .reserve = cuda_reserve,
     .unreserve = cuda_unreserve,
     .stream_create = cuda_stream_create,

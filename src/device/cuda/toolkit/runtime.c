@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "device/cuda/toolkit/cudnn_device.h"
 #include "device/cuda/toolkit/own_memory.h"
 #include "device/cuda/toolkit/toolkit.h"
 
@@ -59,6 +60,10 @@ static gp_status count(int *out, gp_error *err) {
     }
     *out = found;
     return GP_OK;
+}
+
+static gp_status bus_address(int index, char text[GP_BUS_ADDRESS], gp_error *err) {
+    return check(cudaDeviceGetPCIBusId(text, GP_BUS_ADDRESS, index), "cudaDeviceGetPCIBusId", err);
 }
 
 static gp_status use(int index, gp_error *err) {
@@ -244,6 +249,7 @@ static gp_status capture(bool begins, gp_error *err) {
 
 const gp_cuda_api gp_cuda_toolkit = {
     .count = count,
+    .bus_address = bus_address,
     .use = use,
     .memory = memory,
     .reach = reach,
@@ -265,6 +271,7 @@ const gp_cuda_api gp_cuda_toolkit = {
     .launch = launch,
     .libraries = gp_cuda_libraries,
     .plan_create = gp_cuda_plan_create,
+    .plan_for = gp_cudnn_device_plan_for,
     .plan_destroy = gp_cuda_plan_destroy,
     .library_open = gp_cuda_library_open,
     .library_close = gp_cuda_library_close,
