@@ -5,9 +5,9 @@
 #
 #   scripts/gpu-check.sh --pack DIR              collects the packages that the GPU machine may lack, in DIR/gpu-pack.tar.gz
 #   scripts/gpu-check.sh [--parts PARTS] [DIR]   runs the checks, with the pack in DIR if it exists. PARTS are some of
-#                                                smoke,tests,figures,trainings,lockstep,sanitizers (default: all,
-#                                                while time is left). smoke usually takes three minutes; run it first. Each
-#                                                part builds what it needs, so that each may meet a fresh machine
+#                                                smoke,tests,figures,trainings,lockstep,processes,sanitizers (default:
+#                                                all, while time is left). smoke usually takes three minutes; run it first.
+#                                                Each part builds what it needs, so that each may meet a fresh machine
 #   scripts/gpu-check.sh --self-test             without a GPU: preflight, steps, figures, table and pack
 #
 # table.txt, log.txt, kernels.txt and the timelines lie in $OUT (build-gpu/out). Exit status 1 when any step failed. A step that
@@ -22,7 +22,7 @@ out=${OUT:-$work/out}
 case $out in /*) ;; *) out=$here/$out ;; esac
 build=$work/build
 pack=$work/pack
-all_parts=smoke,tests,figures,trainings,lockstep,sanitizers
+all_parts=smoke,tests,figures,trainings,lockstep,processes,sanitizers
 parts=$all_parts
 driver='' peak='' # of the GPU, as text
 steps=$work/steps # NAME.log, NAME.figure and NAME.row of each
@@ -247,7 +247,7 @@ step_build() {
         options+=("-DPKG_CONFIG_EXECUTABLE=$work/bin/pkg-config")
     fi
     command -v ninja >/dev/null || generator="Unix Makefiles"
-    options+=(-DGP_MPI=OFF)
+    is_part processes || options+=(-DGP_MPI=OFF)
     cmake -S "$here" -B "$build" -G "$generator" "${options[@]}" || return 1
     figure "sm_${GPU_ARCHITECTURE:-90}, $(nproc) processors, $(nvcc --version | sed -n 's/.*release \([0-9.]*\).*/nvcc \1/p')"
     # What does not link costs only its own steps.
@@ -262,7 +262,7 @@ list_targets() {
     if is_part sanitizers; then return; fi
     printf 'gpipe-train'
     if is_part smoke; then printf ' test_gpu_device'; fi
-    if is_part tests; then printf ' test_gpu_%s' device ops profile train wide; fi
+    if is_part tests; then printf ' test_gpu_%s' device ops profile train wide fault; fi
     if is_part trainings; then printf ' fill_weights'; fi
     if is_part figures; then printf ' count_work time_ops'; fi
     echo
@@ -293,6 +293,9 @@ step_gpu_profile() { gpu_test; }
 step_gpu_train() { gpu_test; }
 # Tensors of 2^31 elements, for kernels with wide indices.
 step_gpu_wide() { gpu_test; }
+
+# A kernel that fails, and a GPU that hangs, in processes of their own.
+step_gpu_fault() { gpu_test; }
 
 step_other_tests() { run_tests -LE 'gpu|training' -E gpu_check -j "$(nproc)"; }
 
@@ -357,10 +360,11 @@ step_mnist() {
 }
 
 # A ResNet-18, cut over one GPU: the model must be the same to the bit.
+launcher=()
 train_cut() {
     local run=$1
     shift
-    "$program" -q --force -o "$steps/$name.$run" --set 'data.train.synthetic.samples=64' --set 'data.eval.synthetic.samples=32' \
+    "${launcher[@]}" "$program" -q --force -o "$steps/$name.$run" --set 'data.train.synthetic.samples=64' --set 'data.eval.synthetic.samples=32' \
         --set 'train={steps: 15, seed: 1}' "$@" configs/resnet-synthetic.yaml || return 1
     sha256sum <"$steps/$name.$run/model.safetensors" | tee -a "$steps/$name.sums"
 }
@@ -374,6 +378,21 @@ bits() {
     train_cut four "$@" --set "$four" --set pipeline.checkpoint=never || return 1
     train_cut four_free "$@" --set "$four" --set pipeline.lockstep=false || return 1
     figure "$(wc -l <"$steps/$name.sums") cuts over 1, 2 and 4 stages, $(sort -u "$steps/$name.sums" | wc -l) model"
+    [ "$(sort -u "$steps/$name.sums" | wc -l)" = 1 ]
+}
+
+# Two processes on one GPU, whose messages go through the host and MPI: the model of one process, to the bit.
+step_two_processes() {
+    local two='pipeline.devices=[{cuda:0: {rank: 0}}, {cuda:0: {rank: 1}}]'
+    command -v mpirun >/dev/null || skip "there is no mpirun"
+    "$program" --version | grep -q '^MPI: none$' && skip "gpipe-train is built without MPI"
+    rm -f "$steps/$name.sums"
+    train_cut one --set 'pipeline.devices=[cuda:0]' || return 1
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    launcher=(mpirun --bind-to none --oversubscribe -np 2)
+    train_cut two --set "$two" || return 1
+    train_cut two_1f1b --set "$two" --set pipeline.schedule=1f1b || return 1
+    figure "$(wc -l <"$steps/$name.sums") runs of 1 and 2 processes, $(sort -u "$steps/$name.sums" | wc -l) model"
     [ "$(sort -u "$steps/$name.sums" | wc -l)" = 1 ]
 }
 
@@ -572,6 +591,7 @@ run_all() {
     if is_part figures; then run_figures; fi
     if is_part trainings; then run_trainings; fi
     if is_part lockstep; then run_lockstep; fi
+    if is_part processes; then alone two_processes 120; fi
     if is_part sanitizers; then run_sanitizers; fi
     finish
 }
@@ -595,6 +615,7 @@ run_gpu_tests() {
     alone gpu_profile 60
     alone gpu_train 300
     alone gpu_wide 60
+    alone gpu_fault 60
 }
 
 run_trainings() {
@@ -693,8 +714,9 @@ write_fake() {
 # gpipe-train's files as far as figures read them: 36 steps and a timeline.
 write_fake_program() {
     # shellcheck disable=SC2016 # for that program
-    write_fake "$1" '[ "$1" != --plan ] || { echo "{\"device\":\"cuda\"}"; exit; }' 'echo "$@" >>"${FAKE_NOTES:-/dev/null}"' \
-        'while [ $# -gt 0 ]; do case $1 in -o) run=$2 ;; --trace) trace=$2 ;; esac; shift; done' 'mkdir -p "$run"' \
+    write_fake "$1" '[ "$1" != --plan ] || { echo "{\"device\":\"cuda\"}"; exit; }' \
+        '[ "$1" != --version ] || { echo "MPI: ${FAKE_MPI:-none}"; exit; }' 'echo "$@" >>"${FAKE_NOTES:-/dev/null}"' \
+        'while [ $# -gt 0 ]; do case $1 in -o) run=$2 ;; --trace) trace=$2 ;; esac; shift; done' 'mkdir -p "$run"; echo "${FAKE_MODEL:-model}" >"$run/model.safetensors"' \
         "for step in {1..36}; do echo '{\"event\": \"step\", \"samples\": 100, \"seconds\": 0.5}'; done >\"\$run/metrics.jsonl\"" \
         'echo "done: 2 steps in 1.0 s"' "[ -z \"\${trace:-}\" ] || python3 -B '$here/scripts/gpu-figures.py' made-up-trace >\"\$trace\""
 }
@@ -712,6 +734,9 @@ write_fake_machine() {
     write_fake "$fake/cmake" "mkdir -p '$build/tests'; cp '$fake'/build/* '$build/tests/'; mv '$build/tests/gpipe-train' '$build/'" \
         'echo "$@" >>"$FAKE_NOTES"; [ "$1" != --build ] || exit "${FAKE_BUILD:-0}"'
     write_fake "$fake/ncu" "printf '%s\\n' '\"ID\",\"Kernel Name\",\"gpu__time_duration.sum\",\"dram__bytes.sum\"' '\"0\",\"gp_kernel_sgd(a)\",\"5\",\"9\"'"
+    # shellcheck disable=SC2016 # for that program
+    write_fake "$fake/mpirun" 'echo "$@" >>"$FAKE_NOTES"' 'while [ "${1##*/}" != gpipe-train ]; do shift; done' \
+        '[ -z "${FAKE_OTHER:-}" ] || export FAKE_MODEL=other' 'exec "$@"'
     # shellcheck disable=SC2016 # for that program
     write_fake "$fake/nsys" 'kind=$1; for word; do case $word in --output=*) out=${word#*=} ;; esac; done' \
         'if [ "$kind" = export ]; then echo "$kind" >"$out"; else echo "$kind" >"$out.nsys-rep"; fi' 'echo "$@" >>"$FAKE_NOTES"'
@@ -770,6 +795,13 @@ test_steps() {
         must notes 3 "^-q .*--trace .*pipeline.devices=\[cuda:0,cuda:0,cuda:0,cuda:0\] --set pipeline.lockstep=$on "
     done
     must [ -s "$out/profile.nsys-rep" ]
+    must run_fake '1 x NVIDIA H200' 0 --parts processes
+    must row_is two_processes skipped 'gpipe-train is built without MPI$'
+    FAKE_MPI='Open MPI 4' must run_fake '1 x NVIDIA H200' 0 --parts processes
+    must row_is two_processes ok '3 runs of 1 and 2 processes, 1 model$'
+    must notes 2 '^--bind-to none --oversubscribe -np 2 .*/gpipe-train -q .*rank: 1'
+    FAKE_MPI='Open MPI 4' FAKE_OTHER=1 run_fake '1 x NVIDIA H200' 0 --parts processes && must false
+    must row_is two_processes FAILED '3 runs of 1 and 2 processes, 2 model$'
     must [ "$(find "$out" -type f | wc -l)" -le 8 ]
     run_fake '1 x NVIDIA H200' 0 --parts tests && must false
     must row_is gpu_device ok '9 test\(s\) passed$'
@@ -809,7 +841,7 @@ test_interrupted() {
     run_fake '1 x NVIDIA H200' 0 --parts figures &
     local running=$! tries=0
     set +m
-    until grep -q '^enqueue ' "$out/table.txt" 2>/dev/null || [ "$tries" -gt 600 ]; do
+    until grep -q '^==== enqueue' "$out/log.txt" 2>/dev/null || [ "$tries" -gt 600 ]; do
         tries=$((tries + 1))
         sleep 0.1
     done

@@ -13,6 +13,7 @@
 
 #include "base/memory.h"
 #include "device/cuda/cuda.h"
+#include "device/cuda/cuda_device.h"
 #include "device/cuda/cuda_staging.h"
 #include "gpu/gpu.h"
 
@@ -221,6 +222,72 @@ static void test_between_devices(void **state) {
     }
 }
 
+/* The call for two GPUs, which one GPU takes, too. */
+static void test_peer_copy(void **state) {
+    (void)state;
+    enum { BYTES = 100001 };
+    fixture f;
+    bool direct = false;
+    open_fixture(&f, 0);
+    unsigned char *host = make_bytes(BYTES, 8), *back = make_bytes(BYTES, 9);
+    unsigned char *a = take_memory(&f, BYTES), *b = take_memory(&f, BYTES);
+    ASSERT_OK(gp_cuda->reach(0, &direct, &err));
+    assert_true(direct);
+    ASSERT_OK(cuda->copy_in(f.stream, a, host, BYTES, &err));
+    ASSERT_OK(gp_cuda->copy_peer(b, 0, a, 0, BYTES, f.stream->handle, &err));
+    ASSERT_OK(cuda->copy_out(f.stream, back, b, BYTES, &err));
+    finish(f.stream);
+    assert_memory_equal(host, back, BYTES);
+    cuda->unreserve(f.device, a);
+    cuda->unreserve(f.device, b);
+    free(host);
+    free(back);
+    close_fixture(&f);
+}
+
+static void wait_for_comm(gp_cuda_comm *comm) {
+    for (bool busy = true; busy;) ASSERT_OK(gp_cuda->comm_busy(comm, &busy, &err));
+}
+
+/* A group of one, which sends to itself: NCCL connects no two on one GPU. Every call of a line, in its order. */
+static void test_message_to_itself(void **state) {
+    (void)state;
+    enum { BYTES = 1 << 20, MESSAGES = 3 };
+    fixture f;
+    gp_cuda_comm *comm = NULL;
+    char id[GP_LINE_ID];
+    if (!gp_cuda->comm_id) skip(); /* built without NCCL */
+    if (gp_cuda->comm_id(id, &err) != GP_OK) {
+        print_message("%s\n", err.text);
+        skip(); /* the machine has no NCCL */
+    }
+    open_fixture(&f, 0);
+    unsigned char *host = make_bytes(BYTES, 18), *back = make_bytes(BYTES, 19);
+    unsigned char *a = take_memory(&f, BYTES), *b = take_memory(&f, BYTES);
+    ASSERT_OK(gp_cuda->comm_create(id, 0, 1, 4, &comm, &err));
+    wait_for_comm(comm);
+    ASSERT_OK(cuda->copy_in(f.stream, a, host, BYTES, &err));
+    for (int message = 0; message < MESSAGES; message++) {
+        size_t at = (size_t)message * (BYTES / MESSAGES), bytes = BYTES / MESSAGES + (message == MESSAGES - 1);
+        ASSERT_OK(gp_cuda->group_begin(&err));
+        ASSERT_OK(gp_cuda->comm_send(comm, 0, a + at, bytes, f.stream->handle, &err));
+        ASSERT_OK(gp_cuda->comm_receive(comm, 0, b + at, bytes, f.stream->handle, &err));
+        ASSERT_OK(gp_cuda->group_end(&err));
+        wait_for_comm(comm);
+    }
+    ASSERT_OK(cuda->copy_out(f.stream, back, b, BYTES, &err));
+    finish(f.stream);
+    assert_memory_equal(host, back, BYTES);
+    ASSERT_OK(gp_cuda->comm_finish(comm, &err));
+    wait_for_comm(comm);
+    gp_cuda->comm_destroy(comm);
+    cuda->unreserve(f.device, a);
+    cuda->unreserve(f.device, b);
+    free(host);
+    free(back);
+    close_fixture(&f);
+}
+
 typedef struct fetcher {
     gp_device *device;
     const gp_event *written;
@@ -395,6 +462,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_copy_larger_than_staging),
         cmocka_unit_test(test_many_copies),
         cmocka_unit_test(test_between_devices),
+        cmocka_unit_test(test_peer_copy),
+        cmocka_unit_test(test_message_to_itself),
         cmocka_unit_test(test_fetch_from_other_threads),
         cmocka_unit_test(test_wait_for_what_nobody_recorded),
         cmocka_unit_test(test_streams_wait_for_each_other),

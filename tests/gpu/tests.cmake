@@ -30,6 +30,12 @@ gp_gpu_test(gpu_train 600 gp_op_cases gp_cuda gp_pipeline gp_cpu)
 target_sources(test_gpu_train PRIVATE ${CMAKE_CURRENT_LIST_DIR}/../pipeline/harness.c)
 target_sources(test_gpu_train_on_host PRIVATE ${CMAKE_CURRENT_LIST_DIR}/../pipeline/harness.c)
 
+gp_gpu_test(gpu_fault 120 gp_op_cases gp_cuda gp_train)
+foreach(test test_gpu_fault test_gpu_fault_on_host)
+  target_sources(${test} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/../pipeline/harness.c
+                                 ${CMAKE_CURRENT_LIST_DIR}/../session/fixture.c)
+endforeach()
+
 gp_gpu_test(gpu_profile 120 gp_cuda gp_balance)
 gp_gpu_test(gpu_wide 120 gp_cuda)
 
