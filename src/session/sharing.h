@@ -1,7 +1,7 @@
 /* GPUs that processes share. NCCL connects no two processes on one GPU, so MPI then carries what goes between GPUs.
  *
  * An index does not say which GPU it is: a launcher may show each process another one as cuda:0. So processes tell
- * process 0 the bus addresses of their GPUs. */
+ * process 0 the bus addresses of their GPUs. Each process's main thread calls. */
 #ifndef GP_SESSION_SHARING_H
 #define GP_SESSION_SHARING_H
 

@@ -1,5 +1,5 @@
-/* The device that cuDNN's plans are made for: one of the machine's, or where there is none a description of one, so that
- * plans are made anywhere. Internal to device/cuda/toolkit; any thread. */
+/* The device that cuDNN's plans are made for: one of the machine's, or where there is none a description of one, so
+ * that plans are made anywhere. Internal to device/cuda/toolkit; any thread. */
 #ifndef GP_DEVICE_CUDA_TOOLKIT_CUDNN_DEVICE_H
 #define GP_DEVICE_CUDA_TOOLKIT_CUDNN_DEVICE_H
 
