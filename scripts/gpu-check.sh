@@ -247,7 +247,8 @@ step_build() {
         options+=("-DPKG_CONFIG_EXECUTABLE=$work/bin/pkg-config")
     fi
     command -v ninja >/dev/null || generator="Unix Makefiles"
-    is_part processes || options+=(-DGP_MPI=OFF)
+    # The build folder may be of another part.
+    if is_part processes; then options+=(-DGP_MPI=AUTO); else options+=(-DGP_MPI=OFF); fi
     cmake -S "$here" -B "$build" -G "$generator" "${options[@]}" || return 1
     figure "sm_${GPU_ARCHITECTURE:-90}, $(nproc) processors, $(nvcc --version | sed -n 's/.*release \([0-9.]*\).*/nvcc \1/p')"
     # What does not link costs only its own steps.
@@ -281,7 +282,7 @@ gpu_test() {
     [ -x "$build/tests/test_$name" ] || skip "test_$name is not built"
     "$build/tests/test_$name"
     local status=$?
-    figure "$(sed -n 's/^\[  PASSED  \] \(.*\)\./\1 passed/p; s/^skipped: //p' "$steps/$name.log" | tail -n 1)"
+    figure "$(sed -n 's/^\[  PASSED  \] \(.*\)\./\1 passed/p; s/^\[  SKIPPED \] \([0-9].*\), listed below:/\1 skipped/p; s/^skipped: //p' "$steps/$name.log" | paste -sd, | sed 's/,/, /g')"
     # What is skipped did not meet the GPU.
     [ "$status" != "$skipped" ] || status=1
     return "$status"
@@ -297,7 +298,8 @@ step_gpu_wide() { gpu_test; }
 # A kernel that fails, and a GPU that hangs, in processes of their own.
 step_gpu_fault() { gpu_test; }
 
-step_other_tests() { run_tests -LE 'gpu|training' -E gpu_check -j "$(nproc)"; }
+# Processes have a part of their own.
+step_other_tests() { run_tests -LE 'gpu|training' -E '^(gpu_check|cli_processes|cli_links)$' -j "$(nproc)"; }
 
 sanitize() {
     local tool=$1 sanitizer

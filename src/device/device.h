@@ -81,7 +81,8 @@ struct gp_device_kind {
     gp_status (*prepare)(gp_prepared *prepared, gp_error *err);
     void (*release)(gp_prepared *prepared);
     /* May be NULL. Before the first op is prepared: the process plans for this device of its own, and others like it;
-     * −1: for those of other processes only. Planning opens no other device. The first call holds. */
+     * −1: for those of other processes only. Planning opens no other device; only to measure one does. The first call
+     * holds. */
     void (*plan_for)(int index);
     /* NULL: 1 for every op. For counted costs: how many times longer the operations of an op take than as many of a
      * large convolution or product do on as many threads; desc->threads 0 is one. Pure, the same on every machine; any

@@ -149,7 +149,7 @@ static gp_status look_at_all(gp_lookout *its, gp_error *err) {
         bool notes = its->notes && kind->stream_noted;
         reached = 31 * (31 * (31 * (31 * reached + posted) + done) + beats) +
                   (notes ? kind->stream_noted(of->queue[GP_QUEUE_COMPUTE]) : 0);
-        busy = busy || done <= posted;
+        busy = busy || (done <= posted && !atomic_load(&of->left));
     }
     if (reached != its->reached || !busy) {
         its->reached = reached;
@@ -160,6 +160,13 @@ static gp_status look_at_all(gp_lookout *its, gp_error *err) {
     if (seconds <= its->timeout || !is_too_long(its, seconds, expected_step(its), limit)) return GP_OK;
     return gp_fail(err, GP_LOST, "no worker has gone on for %.1f s, %s: a device hangs%s", seconds, limit,
                    its->notes ? "" : " (-v finds out in which instruction)");
+}
+
+bool gp_lookout_have_left(const gp_lookout *lookout) {
+    const gp_run *run = lookout->run;
+    for (int w = 0; w < run->plan->workers; w++)
+        if (!gp_run_is_far(run, w) && !atomic_load(&run->workers[w].left)) return false;
+    return true;
 }
 
 gp_status gp_lookout_look(gp_lookout *lookout, double awake, gp_error *err) {

@@ -33,5 +33,7 @@ void gp_lookout_destroy(gp_lookout **lookout);
 /* `awake`: seconds since the last look in which this process was not stopped. GP_LOST: a worker hangs; the sentence
  * names it. Any thread, one at a time. Does not block. */
 GP_MUST_USE gp_status gp_lookout_look(gp_lookout *lookout, double awake, gp_error *err);
+/* Whether the threads of all workers are at their end: none of them can hang. Any thread. */
+bool gp_lookout_have_left(const gp_lookout *lookout);
 
 #endif

@@ -32,6 +32,11 @@ static inline void gp_pulse_begin(gp_pulse *pulse, int mini, size_t pc) {
 static inline void gp_pulse_end(gp_pulse *pulse) {
     gp_pulse_beat(pulse, false);
 }
+/* It goes on with what it is at. */
+static inline void gp_pulse_go_on(gp_pulse *pulse) {
+    uint64_t beats = atomic_load_explicit(&pulse->beats, memory_order_relaxed);
+    atomic_store_explicit(&pulse->beats, beats + 2, memory_order_release);
+}
 /* Around a wait within an instruction. */
 static inline void gp_pulse_pause(gp_pulse *pulse) {
     gp_pulse_beat(pulse, false);

@@ -91,6 +91,7 @@ static gp_status copy_blocks(gp_worker *worker, bool in, gp_error *err) {
         if (command->blocks[i].worker != worker->index) continue;
         GP_RETURN_IF_FAILED(gp_worker_copy_block(worker, &command->blocks[i], in, err));
         GP_RETURN_IF_FAILED(finish(worker, err));
+        gp_pulse_go_on(&worker->pulse); /* all blocks together may take long */
     }
     return GP_OK;
 }
@@ -141,10 +142,11 @@ static void *work(void *argument) {
         gp_signal_raise(&worker->done, command + 1);
         status = gp_signal_wait(&worker->posted, command + 1, &run->cancel, &err);
         if (status != GP_OK) break;
-        if (run->command.kind == GP_COMMAND_QUIT) return NULL;
+        if (run->command.kind == GP_COMMAND_QUIT) break;
         status = obey(worker, &err);
     }
-    cancel_run(run, &err);
+    if (status != GP_OK) cancel_run(run, &err);
+    atomic_store(&worker->left, true);
     return NULL;
 }
 

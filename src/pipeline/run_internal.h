@@ -101,6 +101,7 @@ typedef struct gp_worker {
     bool started;
     gp_signal posted; /* number of its last command; the trainer raises it */
     gp_signal done;   /* number of the last command that it carried out, + 1 */
+    atomic_bool left; /* its thread is at its end, and carries out no more of them */
     gp_device *device;
     gp_stream *queue[GP_QUEUES];
     gp_event **marks; /* as many as a program has */

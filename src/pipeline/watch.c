@@ -118,6 +118,7 @@ gp_status gp_watch_op(gp_worker *worker, const gp_exec_op *op, void *const opera
             continue;
         const source from = {GP_QUEUE_COMPUTE, NULL, operands[i], op->prepared->operand[i].bytes};
         GP_RETURN_IF_FAILED(look(worker, at(worker, instr, op->node, op->role[i]), tensor, &from, err));
+        gp_pulse_go_on(&worker->pulse); /* to look takes longer than to compute */
     }
     return GP_OK;
 }

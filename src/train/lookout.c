@@ -44,25 +44,42 @@ struct gp_watch {
     pthread_t thread;
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t changed;
-    bool ended, found;
+    bool ended;      /* the run comes to its end: what it has is no longer there to look at */
+    bool found;
 };
 
-/* The lock is held; *cause if it returns true: a worker hangs. */
-static bool look_until_end(gp_watch *its, gp_error *cause) {
+/* Seconds, 0 for a turn in which this process was stopped. The lock is held. */
+static double wait_turn(gp_watch *its) {
+    struct timespec until;
     double before = gp_now();
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += TURN;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&its->changed, &its->lock, &until);
+    double passed = gp_now() - before;
+    return passed > 1 ? 0 : passed;
+}
+
+/* The lock is held; *cause if it returns true: a worker hangs, or what failed before it began to. */
+static bool look_until_end(gp_watch *its, gp_error *cause) {
     while (!its->ended) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += TURN;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        pthread_cond_timedwait(&its->changed, &its->lock, &until);
-        double passed = gp_now() - before;
-        before += passed;
-        /* This process was stopped for longer turns. */
-        if (!its->ended && gp_lookout_look(its->lookout, passed > 1 ? 0 : passed, cause) != GP_OK) return true;
+        double passed = wait_turn(its);
+        if (its->ended || gp_lookout_look(its->lookout, passed, cause) == GP_OK) continue;
+        gp_cancel *cancel = gp_run_cancel(its->run);
+        if (!gp_cancel_raise(cancel, cause)) (void)gp_cancel_cause(cancel, cause);
+        return true;
     }
     return false;
+}
+
+/* The lock is held. A snapshot that is still being written has its time: only workers hang, and what closes devices. */
+static void wait_for_end(gp_watch *its) {
+    double waited = 0;
+    while (waited <= its->timeout) {
+        double passed = wait_turn(its);
+        if (its->ended || !gp_lookout_have_left(its->lookout)) waited += passed;
+    }
 }
 
 static void *watch(void *argument) {
@@ -70,12 +87,10 @@ static void *watch(void *argument) {
     gp_error cause = {0};
     pthread_mutex_lock(&its->lock);
     its->found = look_until_end(its, &cause);
-    if (its->found) (void)gp_cancel_raise(gp_run_cancel(its->run), &cause);
+    if (its->found) wait_for_end(its);
     bool found = its->found;
     pthread_mutex_unlock(&its->lock);
     if (!found) return NULL;
-    const struct timespec patience = {(time_t)its->timeout, 0};
-    nanosleep(&patience, NULL);
     gp_ticker_clear_line(true);
     fprintf(stderr, "gpipe-train: %s\n", cause.text);
     fflush(stderr);

@@ -26,8 +26,8 @@ GP_MUST_USE gp_status gp_train_lookout_share(gp_train_lookout *its, gp_processes
                                              gp_error *err);
 /* A thread looks after the run's workers until gp_train_lookout_end, which comes before the run's end. The timeout is
  * the guard's, too. With several processes GPUs write progress notes. A worker of a process that is alone hangs: the
- * run is cancelled with the sentence; if the process does not end within another timeout, since it cannot stop its
- * workers, the thread says the sentence and ends the process. */
+ * run is cancelled with the sentence. If its workers, or the closing of their devices, do not end within another
+ * timeout, the thread says what failed first and ends the process. A snapshot that is being written ends before. */
 GP_MUST_USE gp_status gp_train_lookout_begin(gp_train_lookout *its, gp_run *run, const gp_plan *plan, double timeout,
                                              gp_error *err);
 void gp_train_lookout_end(gp_train_lookout *its);

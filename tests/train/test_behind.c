@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cuda/host_api.h"
@@ -15,6 +17,7 @@
 #include "plan/memory.h"
 #include "report/warnings.h"
 #include "session/fixture.h"
+#include "session/resume.h"
 #include "store/snapshot.h"
 #include "train/trainer.h"
 
@@ -406,12 +409,11 @@ static void train_with_a_hung_gpu(void) {
     _exit(100 + (int)status); /* it cannot get here: closing waits for the GPU's queues */
 }
 
-/* Nothing can stop the GPU, nor what waits for it. */
-static void a_gpu_hangs(void **state) {
-    char said[1024] = "";
+/* What `run` says in a process of its own, and how that ends, as of waitpid. */
+static int run_alone(void (*run)(void), char said[1024]) {
     size_t used = 0;
     int ends[2], status;
-    (void)state;
+    memset(said, 0, 1024);
     assert_int_equal(pipe(ends), 0);
     fflush(NULL);
     pid_t child = fork();
@@ -420,16 +422,88 @@ static void a_gpu_hangs(void **state) {
         dup2(ends[1], STDERR_FILENO);
         close(ends[0]);
         close(ends[1]);
-        train_with_a_hung_gpu();
+        run();
     }
     close(ends[1]);
-    for (ssize_t got; (got = read(ends[0], said + used, sizeof said - 1 - used)) > 0;) used += (size_t)got;
+    for (ssize_t got; (got = read(ends[0], said + used, 1023 - used)) > 0;) used += (size_t)got;
     close(ends[0]);
     assert_int_equal(waitpid(child, &status, 0), child);
+    return status;
+}
+
+/* Nothing can stop the GPU, nor what waits for it. */
+static void a_gpu_hangs(void **state) {
+    char said[1024];
+    (void)state;
+    int status = run_alone(train_with_a_hung_gpu, said);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 1) fail_msg("status %x: %s", (unsigned)status, said);
     const char *begin = "gpipe-train: no worker has gone on for ";
     const char *end = " s, longer than pipeline.timeout (1 s): a device hangs (-v finds out in which instruction)\n";
     if (strncmp(said, begin, strlen(begin)) != 0 || !strstr(said, end)) fail_msg("%s", said);
+}
+
+/* Of snapshots, on a slow disk. */
+static atomic_bool disk_is_slow;
+
+int fsync(int file) {
+    char link[64], path[512] = "";
+    snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+    if (atomic_load(&disk_is_slow) && readlink(link, path, sizeof path - 1) > 0 && strstr(path, "snapshots")) sleep(4);
+    return (int)syscall(SYS_fsync, file);
+}
+
+static gp_status fail_behind_a_snapshot(void *context, const gp_site *site, gp_error *err) {
+    (void)context;
+    if (site->step == 6) atomic_store(&disk_is_slow, true);
+    return site->step == 7 ? gp_fail(err, GP_DEVICE, "the first cause") : GP_OK;
+}
+
+static void train_with_a_slow_disk(void) {
+    gp_error err = {0};
+    const gp_hooks hooks = {.before = fail_behind_a_snapshot};
+    gp_session *session = fixture_session(CHANGES(WHOLE, "pipeline.timeout=1", "train={steps: 50, save_every: 6}"));
+    const gp_train_options options = {.folder = fixture_new_folder(), .verbosity = GP_QUIET, .hooks = &hooks};
+    gp_status status = gp_train(session, &options, &err);
+    bool found = false;
+    if (gp_resume_find(options.folder, &found, &(gp_error){0}) != GP_OK) found = false;
+    fprintf(stderr, "%s%s", err.text, found ? "; the snapshot is whole" : "");
+    _exit(100 + (int)status);
+}
+
+/* Workers that have ended do not hang, however long the snapshot takes that is being written. */
+static void a_run_fails_while_a_snapshot_is_written(void **state) {
+    char said[1024];
+    (void)state;
+    int status = run_alone(train_with_a_slow_disk, said);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 100 + GP_DEVICE) fail_msg("status %x: %s", (unsigned)status, said);
+    if (!strstr(said, "the first cause; the snapshot is whole")) fail_msg("%s", said);
+}
+
+/* Each tensor takes long out of the device, and all together longer than the timeout. */
+static gp_status copy_slowly(void *to, const void *from, size_t bytes, gp_cuda_direction direction,
+                             gp_cuda_stream *stream, gp_error *err) {
+    const struct timespec pause = {0, 150000000};
+    if (direction == GP_CUDA_OUT) nanosleep(&pause, NULL);
+    return gp_host_api.copy(to, from, bytes, direction, stream, err);
+}
+
+static void train_with_slow_copies(void) {
+    gp_error err = {0};
+    gp_cuda_api api = gp_host_api;
+    api.copy = copy_slowly;
+    gp_cuda = &api;
+    gp_session *session = fixture_session(CHANGES(WHOLE, "pipeline.timeout=1", "train={steps: 3, save_every: 3}"));
+    const gp_train_options options = {.folder = fixture_new_folder(), .verbosity = GP_QUIET};
+    gp_status status = gp_train(session, &options, &err);
+    fprintf(stderr, "%s", err.text);
+    _exit(100 + (int)status);
+}
+
+static void what_takes_long_to_copy_does_not_hang(void **state) {
+    char said[1024];
+    (void)state;
+    int status = run_alone(train_with_slow_copies, said);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 100) fail_msg("status %x: %s", (unsigned)status, said);
 }
 
 int main(void) {
@@ -444,6 +518,8 @@ int main(void) {
                                        cmocka_unit_test(norms_are_printed),
                                        cmocka_unit_test(what_tf32_would_change_is_said),
                                        cmocka_unit_test(no_more_is_pinned_than_planned),
-                                       cmocka_unit_test(a_gpu_hangs)};
+                                       cmocka_unit_test(a_gpu_hangs),
+                                       cmocka_unit_test(a_run_fails_while_a_snapshot_is_written),
+                                       cmocka_unit_test(what_takes_long_to_copy_does_not_hang)};
     return cmocka_run_group_tests(tests, make, fixture_remove);
 }

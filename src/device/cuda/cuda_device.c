@@ -81,6 +81,7 @@ static gp_status cuda_open(const gp_device_spec *spec, gp_device **out, gp_error
 }
 
 static gp_status cuda_bus_address(int index, char text[GP_BUS_ADDRESS], gp_error *err) {
+    if (!gp_cuda->bus_address) return gp_fail(err, GP_DEVICE, "cuda:%d has no bus address", index);
     return gp_cuda->bus_address(index, text, err);
 }
 

@@ -104,19 +104,21 @@ static gp_status describe_first(const struct cudaDeviceProp *its, gp_error *err)
         (void)cudaGetLastError();
         return describe(0, err);
     }
-    return make_from_json(&live, its, clock, memory_clock, driver, err);
+    /* A later cuDNN may ask for more. */
+    if (make_from_json(&live, its, clock, memory_clock, driver, err) == GP_OK) return GP_OK;
+    return describe(0, err);
 }
 
 static gp_status choose(gp_error *err) {
     int count = 0;
     struct cudaDeviceProp properties;
-    bool there = cudaGetDeviceCount(&count) == cudaSuccess && own < count;
-    if (!there || count < 1 || cudaGetDeviceProperties(&properties, own < 0 ? 0 : own)) {
+    bool there = cudaGetDeviceCount(&count) == cudaSuccess && count > 0, opens = own >= 0 && own < count;
+    if (!there || cudaGetDeviceProperties(&properties, opens ? own : 0)) {
         (void)cudaGetLastError();
         return describe(0, err);
     }
     const int32_t index = own;
-    if (own < 0)
+    if (!opens)
         GP_RETURN_IF_FAILED(describe_first(&properties, err));
     else
         GP_RETURN_IF_FAILED(
