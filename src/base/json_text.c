@@ -1,5 +1,7 @@
 #include "base/json_text.h"
 
+#include <string.h>
+
 #include "base/printable.h"
 
 void gp_json_text(FILE *out, const char *text) {
@@ -11,6 +13,9 @@ void gp_json_text(FILE *out, const char *text) {
             fputs("\\ufffd", out);
         else if (*at == '"' || *at == '\\')
             fprintf(out, "\\%c", *at);
+        else if (bytes == 3 && !memcmp(at, "\xEF\xBB\xBF", 3))
+            fputs("\\ufeff",
+                  out); /* our reader of JSON is one of YAML, which takes it for a mark of the order of bytes */
         else if (*at < 0x20)
             fprintf(out, "\\u%04x", *at);
         else

@@ -11,6 +11,12 @@ typedef struct range {
 static const range not_printed[] = {{0x00, 0x1F},     {0x7F, 0x9F},     {0x61C, 0x61C},
                                     {0x200E, 0x200F}, {0x2028, 0x202E}, {0x2066, 0x2069}};
 
+static const range invisible[] = {
+    {0xA0, 0xA0},     {0xAD, 0xAD},     {0x34F, 0x34F},     {0x115F, 0x1160},   {0x17B4, 0x17B5},   {0x180B, 0x180F},
+    {0x2000, 0x200F}, {0x2028, 0x202F}, {0x205F, 0x206F},   {0x2800, 0x2800},   {0x3164, 0x3164},   {0xFEFF, 0xFEFF},
+    {0xFFA0, 0xFFA0}, {0xFFF9, 0xFFFB}, {0x1BCA0, 0x1BCA3}, {0x1D173, 0x1D17A}, {0xE0000, 0xE0FFF},
+};
+
 size_t gp_utf8_next(const char *text, size_t left, uint32_t *out) {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     const unsigned char *byte = (const unsigned char *)text;
@@ -28,13 +34,28 @@ size_t gp_utf8_next(const char *text, size_t left, uint32_t *out) {
     return bytes;
 }
 
+static bool is_among(uint32_t point, const range *ranges, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (point >= ranges[i].first && point <= ranges[i].last) return true;
+    return false;
+}
+
+bool gp_is_invisible(uint32_t point) {
+    return is_among(point, invisible, sizeof invisible / sizeof *invisible);
+}
+
 size_t gp_printable_next(const char *text, bool *printable) {
     uint32_t point = 0;
     size_t bytes = gp_utf8_next(text, 4, &point);
-    *printable = bytes > 0;
-    for (size_t i = 0; i < sizeof not_printed / sizeof *not_printed; i++)
-        if (point >= not_printed[i].first && point <= not_printed[i].last) *printable = false;
+    *printable = bytes > 0 && !is_among(point, not_printed, sizeof not_printed / sizeof *not_printed);
     return bytes > 0 ? bytes : 1;
+}
+
+size_t gp_visible_next(const char *text, bool *visible) {
+    uint32_t point = 0;
+    size_t bytes = gp_printable_next(text, visible);
+    if (*visible && gp_utf8_next(text, bytes, &point) > 0 && gp_is_invisible(point)) *visible = false;
+    return bytes;
 }
 
 bool gp_is_printable(const char *text) {
@@ -47,7 +68,7 @@ char *gp_make_printable(char *text) {
     char *to = text;
     for (const char *from = text; *from;) {
         bool printable;
-        size_t bytes = gp_printable_next(from, &printable);
+        size_t bytes = gp_visible_next(from, &printable);
         if (printable)
             memmove(to, from, bytes);
         else

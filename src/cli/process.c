@@ -20,11 +20,19 @@ static void hold_standard_streams(void) {
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) return;
 }
 
-/* libgomp reads its wait policy when it is loaded, before main: threads that spin while they wait disturb the other
- * stages. So the program starts itself again with the policy set, by its own name, which ps and killall know. */
-static void set_wait_policy(char **argv) {
+/* libgomp reads variables when it is loaded, before main. Threads that spin while they wait disturb the other stages.
+ * With fewer threads than oneDNN was asked to compute with, a part of a result stays as it was. So where a variable is
+ * not as it must be, the program starts itself again, by its own name, which ps and killall know. */
+static void set_openmp(char **argv) {
+    static const char *const fewer[] = {"OMP_DYNAMIC", "OMP_THREAD_LIMIT", "OMP_MAX_ACTIVE_LEVELS"};
     char path[4096];
-    if (getenv("OMP_WAIT_POLICY") || setenv("OMP_WAIT_POLICY", "passive", 1) != 0) return;
+    bool wrong = !getenv("OMP_WAIT_POLICY") && setenv("OMP_WAIT_POLICY", "passive", 1) == 0;
+    for (size_t i = 0; i < sizeof fewer / sizeof *fewer; i++) {
+        if (!getenv(fewer[i])) continue;
+        (void)unsetenv(fewer[i]);
+        wrong = true;
+    }
+    if (!wrong) return;
     ssize_t length = readlink("/proc/self/exe", path, sizeof path);
     if (length <= 0 || (size_t)length == sizeof path) return;
     path[length] = '\0';
@@ -40,8 +48,14 @@ static void set_gpu_libraries(void) {
 }
 
 void gp_process_keep_output(void) {
+    static const char *const destinations[] = {"CUDNN_LOGDEST_DBG", "CUBLAS_LOGDEST_DBG"};
     (void)unsetenv("ONEDNN_VERBOSE");
     (void)unsetenv("DNNL_VERBOSE");
+    for (size_t i = 0; i < sizeof destinations / sizeof *destinations; i++) {
+        const char *to = getenv(destinations[i]);
+        if (to && !strcmp(to, "stdout")) (void)setenv(destinations[i], "stderr", 1);
+    }
+    (void)setenv("CUBLASLT_LOG_FILE", "/dev/stderr", 0); /* without it, standard output */
 }
 
 /* No signal is lost while the program starts itself again: the mask and what is pending outlive execv, handlers do not.
@@ -93,7 +107,7 @@ static void survive_file_limit(void) {
 void gp_process_begin(char **argv) {
     block_signals();
     hold_standard_streams();
-    set_wait_policy(argv);
+    set_openmp(argv);
     set_gpu_libraries();
     gp_process_on_interrupt(leave);
     unblock_signals();

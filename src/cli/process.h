@@ -14,8 +14,8 @@
 /* Before anything else. May start the program again, by execv, with the environment that its libraries want. SIGINT and
  * SIGTERM end the program with exit status 130 from here on. */
 void gp_process_begin(char **argv);
-/* Standard output is for a program to read: oneDNN does not write to it what ONEDNN_VERBOSE asks for. Before oneDNN
- * starts. */
+/* Standard output is for a program to read: no library writes to it what its variables ask for (ONEDNN_VERBOSE, logs of
+ * cuDNN and cuBLAS). Before they start. */
 void gp_process_keep_output(void);
 /* SIGINT and SIGTERM call the handler, each with both blocked. A signal that the parent process ignores stays ignored
  * (nohup, background jobs of a script). */

@@ -103,18 +103,8 @@ const char *gp_nearest_name(const char *name, const char *const *known) {
     return nearest ? nearest : find_beginning(folded, known);
 }
 
-/* Spaces other than the common one, and characters of no width: a key that has one looks like the right key. */
-static bool is_invisible(uint32_t point) {
-    static const uint32_t ranges[][2] = {{0xA0, 0xA0},     {0xAD, 0xAD},     {0x115F, 0x1160}, {0x180E, 0x180E},
-                                         {0x2000, 0x200F}, {0x202F, 0x202F}, {0x205F, 0x2064}, {0x3000, 0x3000},
-                                         {0x3164, 0x3164}, {0xFE00, 0xFE0F}, {0xFEFF, 0xFEFF}};
-    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
-        if (point >= ranges[i][0] && point <= ranges[i][1]) return true;
-    return false;
-}
-
 gp_shown gp_show(const char *text) {
-    enum { MOST = 60 };
+    enum { MOST = 60, WIDE_SPACE = 0x3000 };
     gp_shown shown;
     size_t used = 0;
     shown.text[used++] = '"';
@@ -122,8 +112,10 @@ gp_shown gp_show(const char *text) {
         unsigned char c = (unsigned char)*text;
         uint32_t point;
         size_t bytes = gp_utf8_next(text, 4, &point);
-        if (bytes > 1 && is_invisible(point)) {
-            used += (size_t)sprintf(shown.text + used, "\\u%04X", (unsigned)point);
+        bool printable;
+        (void)gp_printable_next(text, &printable);
+        if (bytes > 1 && (!printable || gp_is_invisible(point) || point == WIDE_SPACE)) {
+            used += (size_t)sprintf(shown.text + used, point > 0xFFFF ? "\\U%08X" : "\\u%04X", (unsigned)point);
             text += bytes - 1;
             continue;
         }

@@ -12,22 +12,22 @@ static void write_indent(FILE *file, int depth) {
     for (int i = 0; i < depth; i++) fputs("  ", file);
 }
 
-/* Characters beyond ASCII stand for themselves, but for those that are not printed (base/printable.h), which YAML's
- * line breaks are among, and for spaces and marks that YAML does not give back. */
+/* Characters beyond ASCII stand for themselves, but for those that are not printed or cannot be seen
+ * (base/printable.h), which YAML's line breaks are among, and for two that YAML does not give back. */
 static size_t write_escaped(FILE *file, const char *text) {
-    bool printable;
+    bool visible;
     uint32_t point;
-    size_t bytes = gp_printable_next(text, &printable);
+    size_t bytes = gp_visible_next(text, &visible);
     bool known = gp_utf8_next(text, bytes, &point) > 0;
-    bool given_back = point != 0xA0 && point != 0xFEFF && point != 0xFFFE && point != 0xFFFF;
+    bool given_back = point != 0xFFFE && point != 0xFFFF;
     if (*text == '"' || *text == '\\')
         fprintf(file, "\\%c", *text);
     else if (*text == '\n')
         fputs("\\n", file);
     else if (*text == '\t')
         fputs("\\t", file);
-    else if (known && (!printable || !given_back))
-        fprintf(file, point < 0x100 ? "\\x%02X" : "\\u%04X", (unsigned)point);
+    else if (known && (!visible || !given_back))
+        fprintf(file, point < 0x100 ? "\\x%02X" : point < 0x10000 ? "\\u%04X" : "\\U%08X", (unsigned)point);
     else
         fwrite(text, 1, bytes, file);
     return bytes;

@@ -13,14 +13,14 @@
 static int columns_of(const char *text) {
     int columns = 0;
     bool printable;
-    for (; *text; text += gp_printable_next(text, &printable)) columns++;
+    for (; *text; text += gp_visible_next(text, &printable)) columns++;
     return columns;
 }
 
 static void write_columns(FILE *out, const char *text, int columns) {
     for (; *text && columns > 0; columns--) {
         bool printable;
-        size_t bytes = gp_printable_next(text, &printable);
+        size_t bytes = gp_visible_next(text, &printable);
         fwrite(printable ? text : "?", 1, printable ? bytes : 1, out);
         text += bytes;
     }

@@ -103,6 +103,7 @@ typedef struct gp_pipeline_config {
     gp_place checkpoint_place;
     bool pin, pin_given;
     gp_transport_choice transport;
+    bool transport_given, timeout_given;
     gp_place transport_place;
     double timeout; /* seconds without a sign of life after which a process counts as lost; see pipeline/lookout.h */
     bool lockstep;  /* auto resolved: on for gpipe on GPUs alone, which copy beside computing. Only gpipe has it */

@@ -44,7 +44,7 @@ struct gp_watch {
     pthread_t thread;
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t changed;
-    bool ended;      /* the run comes to its end: what it has is no longer there to look at */
+    bool ended; /* the run comes to its end: what it has is no longer there to look at */
     bool found;
 };
 

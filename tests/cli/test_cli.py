@@ -389,6 +389,21 @@ class Usage(Group):
             process.kill()
             process.wait()
 
+    def test_no_variable_takes_threads_away(self):
+        """oneDNN computes with as many as it was asked to; with fewer, a part of the result would be missing."""
+        self.write("c.yaml", """\
+model: {input: {shape: [512]}, layers: [{linear: 512}, relu, {linear: 3}], loss: cross_entropy}
+data: {train: {synthetic: {samples: 64}}, batch: 32}
+pipeline: {devices: [{cpu: {threads: 2}}]}
+optimizer: {sgd: {lr: 0.0001}}
+train: {steps: 2}
+""")
+        for run, more in (("a", {}), ("b", {"OMP_THREAD_LIMIT": "1"}), ("c", {"OMP_MAX_ACTIVE_LEVELS": "0"}),
+                          ("d", {"OMP_DYNAMIC": "true", "OMP_WAIT_POLICY": "passive"})):
+            self.expect(["-q", "-o", run, "c.yaml"], 0, env={**os.environ, **more})
+            with open(self.path("a/model.safetensors"), "rb") as wanted, open(self.path(run + "/model.safetensors"), "rb") as found:
+                self.assertEqual(found.read(), wanted.read(), more)
+
     def test_options_stand_anywhere(self):
         for arguments in (
             ["c.yaml", "-q", "-o", "run", "--set", "train.steps=1"],

@@ -546,7 +546,7 @@ class Signals(Files):
 
 # What a terminal acts on, or what moves the text around it; each is one '?' when it is printed.
 ODD = ["\x1b", "\x07", "\r", "\n", "\x7f", "\x80", "\x85", "\x9b", "\x9f", "\u061c", "\u200e", "\u200f", "\u2028", "\u2029",
-       "\u202a", "\u202e", "\u2066", "\u2069"]
+       "\u202a", "\u202e", "\u2066", "\u2069", "\u00a0", "\u200b", "\ufeff", "\U000e0041"]
 RAW = [b"\x9b", b"\xff", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80"]  # no UTF-8: a '?' for each byte
 FINE = "é ß 日本 ‑…€😀"
 

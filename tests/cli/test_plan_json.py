@@ -403,6 +403,11 @@ class Options(Json):
             self.assertEqual(self.expect(["--plan", "--json", *more, "c.yaml"], 0).out, wanted, more)
         for name in ("ONEDNN_VERBOSE", "DNNL_VERBOSE"):  # oneDNN writes to standard output
             self.assertEqual(self.expect(["--plan", "--json", "c.yaml"], 0, env={**os.environ, name: "all"}).out, wanted)
+        cuda = ["--plan", "--json", "--set", "pipeline.devices=[cuda:0, cuda:0]", "c.yaml"]
+        planned = self.run_program(*cuda)
+        if planned.returncode == 0:  # cuDNN and cuBLASLt, too, where told to
+            for more in ({"CUDNN_LOGLEVEL_DBG": "3", "CUDNN_LOGDEST_DBG": "stdout"}, {"CUBLASLT_LOG_LEVEL": "5"}):
+                self.assertEqual(self.run_program(*cuda, env={**os.environ, **more}).out, planned.out, more)
         self.assertTrue(os.path.exists(self.path("a.svg")))
         self.assertFalse(os.path.exists(self.path("run")))
 

@@ -448,7 +448,7 @@ static atomic_bool disk_is_slow;
 int fsync(int file) {
     char link[64], path[512] = "";
     snprintf(link, sizeof link, "/proc/self/fd/%d", file);
-    if (atomic_load(&disk_is_slow) && readlink(link, path, sizeof path - 1) > 0 && strstr(path, "snapshots")) sleep(4);
+    if (atomic_load(&disk_is_slow) && readlink(link, path, sizeof path - 1) > 0 && strstr(path, "snapshots")) sleep(3);
     return (int)syscall(SYS_fsync, file);
 }
 
