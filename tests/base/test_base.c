@@ -207,7 +207,13 @@ static void expect_printed(const char *text, const char *wanted) {
 static void test_printable(void **state) {
     (void)state;
     expect_printed("", "");
-    expect_printed("aé日😀…\"\\\xC2\xA0\xF4\x8F\xBF\xBD", "aé日😀…\"\\\xC2\xA0\xF4\x8F\xBF\xBD");
+    expect_printed("aé日😀…\"\\\xE3\x80\x80\xF4\x8F\xBF\xBD", "aé日😀…\"\\\xE3\x80\x80\xF4\x8F\xBF\xBD");
+    expect_printed("a\xC2\xA0"
+                   "b\xE2\x80\x8B"
+                   "c\xEF\xBB\xBF"
+                   "d\xF3\xA0\x81\x81"
+                   "e",
+                   "a?b?c?d?e"); /* cannot be seen */
     expect_printed("\x01\x1B\x7F\n\t", "?????");
     expect_printed("\xC2\x80\xC2\x85\xC2\x9B\xC2\x9F", "????");
     expect_printed("\u061C\u200E\u200F\u2028\u2029\u202A\u202E\u2066\u2069", "?????????");
