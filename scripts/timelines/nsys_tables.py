@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from .read import text as printable
 from .timeline import BadInput
+from .usable import LeftOut, Limits, overlong
 
 SQLITE = b"SQLite format 3\0"
 REPORTS = (".nsys-rep", ".qdrep")
@@ -22,7 +23,11 @@ TORCH = re.compile(r", (seq|op_id|sizes|input_op_ids) = .*", re.DOTALL)  # what 
 
 COPY_KINDS = {0: "copy", 1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH",
               10: "PtoP", 11: "unified HtoD", 12: "unified DtoH", 13: "unified DtoD"}
-DEVICE_TO_DEVICE = 8
+TO_DEVICE, TO_HOST, DEVICE_TO_DEVICE = 1, 2, 8
+
+HOUR = 3600 * 10**9
+EARLY = 10**6  # 1 ms: clocks of a GPU and of the host differ by so much at most
+EARLY_CLOCK = 10**9  # 1 s: if most activities begin before their call, the clock of their GPU is early
 
 KERNEL, COPY, FILL, GRAPH = range(4)  # what an Activity is
 
@@ -56,7 +61,8 @@ class Export:
         _check_file(path)
         self.db = sqlite3.connect(f"file:{quote(os.path.abspath(path))}?mode=ro&immutable=1", uri=True)
         self.db.text_factory = lambda data: data.decode("utf-8", "replace")
-        self.backwards = 0  # rows whose end is before their start
+        self.rows, self.left_out = 0, LeftOut()  # kernels, copies, ranges and calls; those of them without a usable time
+        self.limits = None  # of the capture, set by activities()
         self.unmatched = 0  # activities without a call of the runtime
         self.columns = {}
         for (name,) in self._rows("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"):
@@ -98,15 +104,16 @@ class Export:
                                               ("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", GRAPH, "graphId", None, None)):
             if self._has(table, "start", "end", "deviceId", "streamId"):
                 self._read_activities(out, table, what, name, size, kind)
+        calls = self._calls()
+        out = self._usable(self._join(out, self._near(out, calls)))
         if not out:
             raise BadInput(f"{self.path}: {self._nothing()}")
-        out = self._join(out)
-        out.sort(key=lambda it: (it.start, it.end))
+        self.unmatched = sum(it.issued is None for it in out)
         return out
 
     def _nothing(self):
-        if self.backwards:
-            return f"all {self.backwards} kernels and copies end before they start; the clock jumped, so record it again"
+        if self.left_out.count:
+            return f"none of its kernels and copies has a usable time: {self.left_out.first}; record it again"
         if not any(self._has(table) for table in ("StringIds", "META_DATA_EXPORT", "EXPORT_META_DATA", "TARGET_INFO_GPU")):
             return f"is an SQLite database, but no export of Nsight Systems; make one with {EXPORT} FILE.nsys-rep"
         return "has no kernels and no copies of a GPU; record with nsys profile --trace=cuda,nvtx (scripts/nsys-profile.sh does)"
@@ -117,30 +124,62 @@ class Export:
         strings = self.strings() if what == KERNEL else {}
         wanted = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId", name or "-", size or "-", kind or "-")
         for start, end, pid, device, stream, correlation, named, bytes_, copy_kind in self._select(table, wanted):
-            if not _is_integer(start) or not _is_integer(end) or end < start:
-                self.backwards += 1
-                continue
             if what == KERNEL:
                 text = strings.get(named, _text(named, "kernel"))
             elif what == COPY:
                 text = COPY_KINDS.get(copy_kind, "copy")
             else:
                 text = "memset" if what == FILL else f"CUDA graph {_integer(named, '')}".rstrip()
+            if not self._is_time(text, start, end):
+                continue
             it = Activity(what, start, end, _integer(pid), _integer(device), _integer(stream), text, max(0, _integer(bytes_)), copy_kind)
             it.issued = _integer(correlation, None)  # until _join
             out.append(it)
 
-    def _join(self, activities):
+    def _is_time(self, name, start, end):
+        """Whether these are a start and an end. Otherwise the row is left out."""
+        self.rows += 1
+        if not _is_integer(start) or not _is_integer(end):
+            why = "its start or its end is no number"
+        elif end < start:
+            why = "it ends before it starts"
+        elif start == end == 0:  # as CUPTI marks an activity whose times were lost
+            why = "its start and its end are 0"
+        else:
+            return True
+        self.left_out.add(printable(name)[:40], why)
+        return False
+
+    def _is_near(self, name, start, end):
+        """Whether start and end are near the rest of the capture. Otherwise the row is left out."""
+        if self.limits is None or self.limits.has(start, end):
+            return True
+        self.left_out.add(printable(name)[:40], "it ends more than an hour after all others" if self.limits.has_start(start) else
+                          "it begins more than an hour from all others")
+        return False
+
+    def _calls(self):
+        """(start, thread, id) of the calls of the runtime."""
+        table = "CUPTI_ACTIVITY_KIND_RUNTIME"
+        if not self._has(table, "start", "globalTid", "correlationId"):
+            return []
+        rows = self._rows(f"SELECT start, globalTid, correlationId FROM {table} WHERE correlationId IS NOT NULL AND globalTid IS NOT NULL")
+        return [row for row in rows if all(map(_is_integer, row))]
+
+    def _near(self, activities, calls):
+        """Removes activities that are not near the rest of the capture. Returns {(id, process): first call} of the calls that are."""
+        self.limits = Limits([it.start for it in activities] + [start for start, _, _ in calls], HOUR)
+        activities[:] = [it for it in activities if self._is_near(it.name, it.start, it.end)]
+        found = {}
+        for start, tid, correlation in calls:
+            key = (correlation, tid & PID_MASK)
+            if self._is_near("a call of the CUDA runtime", start, start) and (key not in found or start < found[key][0]):
+                found[key] = (start, tid)
+        self.rows += len(calls)
+        return found
+
+    def _join(self, activities, calls):
         """Puts the start and thread of the call in place of the correlation id. Ids count in each process by itself."""
-        table, calls = "CUPTI_ACTIVITY_KIND_RUNTIME", {}
-        if self._has(table, "start", "globalTid", "correlationId"):
-            for start, tid, correlation in self._rows(f"SELECT start, globalTid, correlationId FROM {table} "
-                                                      "WHERE correlationId IS NOT NULL AND globalTid IS NOT NULL"):
-                if not _is_integer(start) or not _is_integer(tid) or not _is_integer(correlation):
-                    continue
-                key = (correlation, tid & PID_MASK)
-                if key not in calls or start < calls[key][0]:
-                    calls[key] = (start, tid)
         only = {pid for _, pid in calls}
         alone = next(iter(only)) if len(only) == 1 else None
         for it in activities:
@@ -148,8 +187,27 @@ class Export:
             call = calls.get((it.issued, pid)) if it.issued is not None else None
             it.issued, it.tid = call if call else (None, None)
             it.pid = it.pid or alone or 0
-            self.unmatched += call is None
         return activities
+
+    def _usable(self, activities):
+        """The activities in the order of their start, without those that begin before their call, or last longer than the rest of their
+        stream can wait."""
+        joined = [it for it in activities if it.issued is not None]
+        early = [it for it in joined if it.start < it.issued - EARLY]
+        if 2 * len(early) > len(joined):
+            early = [it for it in early if it.start < it.issued - EARLY_CLOCK]
+        for it in early:
+            self.left_out.add(printable(it.name)[:40], "it begins before it is launched")
+        gone = {id(it) for it in early}
+        streams = {}
+        for it in sorted(activities, key=lambda it: (it.start, it.end)):
+            if id(it) not in gone:
+                streams.setdefault((it.pid, it.device, it.stream), []).append(it)
+        for its in streams.values():
+            for at in overlong([(it.start, it.end, it.issued) for it in its]):
+                self.left_out.add(printable(its[at].name)[:40], "it lasts longer than all else in its stream, which went on meanwhile")
+                gone.add(id(its[at]))
+        return sorted((it for it in activities if id(it) not in gone), key=lambda it: (it.start, it.end))
 
     # ---- NVTX, names ------------------------------------------------------------------------------------------------------
 
@@ -179,20 +237,23 @@ class Export:
                 known[name] = plain if is_wanted(plain) else None
             if known[name] is None:
                 continue
-            if not _is_integer(start) or (end is not None and (not _is_integer(end) or end < start)):
-                self.backwards += 1
+            until = start if end is None else end
+            if not self._is_time(name, start, until) or not self._is_near(name, start, until):
                 continue
             out.append(Range(start, end, tid, known[name], kind == PUSH_POP))
         out.sort(key=lambda it: it.start)
         return out
 
     def gpus(self):
-        """{(pid, device): GPU}: what a process calls GPU 0 may be another GPU of the machine. Empty in old exports."""
-        table = "TARGET_INFO_CUDA_DEVICE"
+        """{(pid, device): GPU}: what a process calls GPU 0 may be another GPU of its machine. The table does not name hosts, so a pair with
+        several GPUs, of two hosts, is left out. Empty in old exports."""
+        table, found = "TARGET_INFO_CUDA_DEVICE", {}
         if not self._has(table, "gpuId", "cudaId", "pid"):
             return {}
-        return {(pid, device): gpu for gpu, device, pid in self._rows(f"SELECT gpuId, cudaId, pid FROM {table}")
-                if _is_integer(gpu)}
+        for gpu, device, pid in self._rows(f"SELECT gpuId, cudaId, pid FROM {table}"):
+            if _is_integer(gpu):
+                found.setdefault((pid, device), set()).add(gpu)
+        return {pair: gpus.pop() for pair, gpus in found.items() if len(gpus) == 1}
 
 
 def process_number(global_pid):

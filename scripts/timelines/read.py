@@ -4,6 +4,7 @@ import gzip
 import json
 import math
 import os
+import re
 import stat
 import zlib
 from dataclasses import dataclass, replace
@@ -16,7 +17,9 @@ GZIP = b"\x1f\x8b"
 MOST_BYTES = 1 << 30  # of JSON text; read into memory it is about ten times as large
 MAKE = "record a timeline with gpipe-train --trace FILE"
 MAKE_TORCH = "record it again with torch.profiler"
-TORCH_WORDS = ('"ProfilerStep#', '"cpu_op"', '"cuda_runtime"', '"deviceProperties"', '"baseTimeNanoseconds"')
+TORCH_KEYS = ("deviceProperties", "schemaVersion", "baseTimeNanoseconds", "distributedInfo", "trace_id")  # of the file of PyTorch's profiler
+TORCH_WORDS = re.compile('"(?:' + "|".join(TORCH_KEYS) + ')"\\s*:|"ProfilerStep#|"cat"\\s*:\\s*'
+                         '"(?i:kernel|(?:gpu_)?mem(?:cpy|set)|cpu_op|operator|user_annotation|cuda_(?:runtime|driver)|runtime)"')
 KINDS = ("an Nsight SQLite export, a --trace file, a file of PyTorch's profiler (export_chrome_trace), "
          "the JSON of gpipe-train --plan --json, and that of gpipe-balance --simulate --json")
 LATEST = 10**17  # microseconds; 1970 is at most this far away
@@ -152,7 +155,12 @@ def read_json(path, head=None):
 
 def _advice(text):
     """How to get another file of the program that wrote this one."""
-    return MAKE_TORCH if any(word in text[:1 << 20] for word in TORCH_WORDS) else MAKE
+    return MAKE_TORCH if TORCH_WORDS.search(text) else MAKE
+
+
+def is_of_torch(data):
+    """Whether an object is a file of PyTorch's profiler, whatever its events are."""
+    return any(key in data for key in TORCH_KEYS)
 
 
 def _not_json(path):
@@ -176,7 +184,7 @@ def _text(path, is_compressed):
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise BadInput(f"{path}: byte {error.start + 1} is not UTF-8, so the file is no JSON; {MAKE}") from None
+        raise BadInput(f"{path}: byte {error.start + 1} is not UTF-8, so the file is no JSON; {_advice(data.decode('utf-8', 'replace'))}") from None
 
 
 def _broken(text, error):

@@ -8,7 +8,6 @@ import json
 import os
 import re
 from bisect import bisect_right
-from operator import attrgetter
 
 from .nsys_steps import MOST_OUTSIDE, ByRanges, by_gaps, matcher
 from .nsys_tables import COPY as COPIES
@@ -16,6 +15,7 @@ from .nsys_tables import DEVICE_TO_DEVICE, Export, host_number, process_number
 from .read import text as printable
 from .read_plan import check_plan
 from .timeline import COMPUTE, COPY, INSTRUCTION, BadInput, Plan, Span, Step, Timeline, Worker, kind_of_nccl
+from .usable import misplaced
 
 STEP = re.compile(r"step \d{1,12}$")
 LOADER = re.compile(r"enumerate\(DataLoader\)#")  # PyTorch's range around the next mini-batch
@@ -52,6 +52,10 @@ class _Reader:
         workers, of_worker = self._workers(activities, labels, own)
         zero = activities[0].start
         spans = self._spans(activities, labels, numbers, of_worker, workers, zero)
+        lost = {id(span): span for span in misplaced(spans)}
+        for span in lost.values():
+            self.export.left_out.add(span.name, f"it begins before the middle of the step before step {span.step}")
+        spans = [span for span in spans if id(span) not in lost]
         steps = self._steps(spans)
         data = [((it.start - zero) / 1e6, (it.end - zero) / 1e6) for it in ranges if LOADER.match(it.name) and it.end]
         timeline = Timeline(os.path.basename(self.path), "nsys", workers, spans, steps, data)
@@ -174,22 +178,30 @@ class _Reader:
         return workers, lambda it: of_thread.get(it.tid, of_gpu.get(gpu_of(it), -1))
 
     def _gpus(self, activities):
-        """A function from an activity to its GPU's number, or to (number, host) if there are several hosts. A lone process keeps the
-        numbers that it uses itself."""
+        """A function from an activity to its GPU's number, or to (number, host) if there are several hosts. The only process of a host keeps
+        the numbers that it uses itself; of several, the export says which GPU of the host a number is."""
         hosts = {host: index for index, host in enumerate(sorted({host_number(it.pid) for it in activities if it.pid}))}
-        if len(hosts) > 1:
-            return lambda it: (it.device, hosts.get(host_number(it.pid), 0))
-        pairs = {(process_number(it.pid), it.device) for it in activities}
-        known = self.export.gpus() if len({pid for pid, _ in pairs}) > 1 else {}
-        if len({pid for pid, _ in pairs}) > 1 and not all(pair in known for pair in pairs):
-            devices = [device for _, device in pairs]
-            if len(set(devices)) < len(devices):
-                self.remarks.append("Several processes use a GPU of the same number, and the export does not say "
-                                    "whether it is the same GPU: they are taken as one.")
-            known = {}
-        if not known:
-            return attrgetter("device")
-        return lambda it: known.get((process_number(it.pid), it.device), it.device)
+        pairs, known, as_one = {}, None, False
+        for it in activities:
+            pairs.setdefault(hosts.get(host_number(it.pid), 0), set()).add((process_number(it.pid), it.device))
+        gpus = {}  # {(host, process, its number): GPU}
+        for host, its in pairs.items():
+            if len({pid for pid, _ in its}) < 2:
+                continue
+            known = self.export.gpus() if known is None else known
+            if all(pair in known for pair in its):
+                gpus.update({(host, *pair): known[pair] for pair in its})
+            else:
+                as_one = as_one or len({device for _, device in its}) < len(its)
+        if as_one:
+            self.remarks.append("Several processes use a GPU of the same number, and the export does not say "
+                                "whether it is the same GPU: they are taken as one.")
+
+        def number(it, host):
+            return gpus.get((host, process_number(it.pid), it.device), it.device)
+        if len(hosts) < 2:
+            return lambda it: number(it, 0)
+        return lambda it: (number(it, hosts.get(host_number(it.pid), 0)), hosts.get(host_number(it.pid), 0))
 
     def _instruction(self, label):
         known = self.instructions.get(label)
@@ -272,9 +284,8 @@ class _Reader:
         if self.export.unmatched:
             self.remarks.append(f"{self.export.unmatched} of {len(activities)} kernels and copies have no call of the CUDA "
                                 "runtime in the export, so their instruction and launch are not known.")
-        if self.export.backwards:
-            self.remarks.append("1 row ends before it starts, and is left out." if self.export.backwards == 1 else
-                                f"{self.export.backwards} rows end before they start, and are left out.")
+        if self.export.left_out.count:
+            self.remarks.append(self.export.left_out.remark(self.export.rows, "kernels, copies, calls and ranges"))
 
 
 def _gpu_name(gpu):

@@ -8,17 +8,20 @@ if they count up, else steps count from 1. GPU work belongs to the step in which
 capture is one step.
 
 Several ranks in one file. Ids of launches and ranges of steps count in each process by itself. A GPU's events carry the GPU's number
-in place of the process: the process is the one whose launches explain them (_owners).
+in place of the process: the process is the one whose launches explain them (owners.py).
 
 Times are exact integers, in picoseconds, until the file's first time is subtracted: microseconds since 1970 do not fit a double.
 """
 import bisect
 import os
 import re
+from collections import Counter
 
+from .owners import owners_of
 from .read import picoseconds, text, whole
 from .read_trace import say_event, steps_of
 from .timeline import COMPUTE, COPY, BadInput, Span, Timeline, Worker, kind_of_nccl
+from .usable import LeftOut, Limits, misplaced, overlong
 
 PROFILER_STEP = re.compile(r"ProfilerStep#(\d{1,9})$")
 GPU_KINDS = {"kernel": COMPUTE, "gpu_memcpy": COPY, "gpu_memset": COMPUTE, "memcpy": COPY, "memset": COMPUTE}
@@ -27,31 +30,35 @@ LAUNCHES = ("cuda_runtime", "cuda_driver", "runtime")
 RECORD = "record with torch.profiler, or choose another file"
 
 PER_MILLISECOND = 10**9
-LONGEST = 10**18  # 11 days: no event lasts longer, or lies further from the others
-SKEW = 10**7  # 10 µs: clocks of a GPU and of the host differ by so much at most
-LOST = 10**12  # 1 s: a GPU's event that ends so long before its launch has another time than its own
+HOUR = 3600 * 10**12
+EARLY = 10**9  # 1 ms: clocks of a GPU and of the host differ by so much at most
+EARLY_CLOCK = 10**12  # 1 s: if most events of GPUs begin before their launch, their clock is early
 
 
 def timeline_of_torch(path, data, options):
     """The Timeline of an object with the key traceEvents that has no workers of gpipe-train."""
     events = _Events(path, data["traceEvents"])
     if not events.gpu and not events.operators:
-        if events.left_out:
-            raise BadInput(f"{path}: none of its kernels, copies and operators has a usable time: {events.first}; record it again")
+        if events.left_out.count:
+            raise BadInput(f"{path}: none of its kernels, copies and operators has a usable time: {events.left_out.first}; record it again")
         raise BadInput(f"{path}: has no instructions of gpipe-train, and no kernels, copies or operators of PyTorch's profiler; {RECORD}")
     windows = _windows(path, events.ranges, options.steps_by)
     spans, workers = _gpu_spans(events) if events.gpu else _operator_spans(events.operators, windows)
-    timeline = _timeline(path, spans, workers, windows, options.steps_by)
-    if events.left_out:
-        timeline.remarks.insert(0, f"{events.left_out} of {events.count} events ha{'s' if events.left_out == 1 else 've'} no usable time, "
-                                   f"and {'is' if events.left_out == 1 else 'are'} left out; the first is {events.first}.")
+    timeline = _timeline(path, spans, workers, windows, options.steps_by, events)
+    if events.undecided:
+        timeline.remarks.append(_say_undecided(events.undecided))
+    for process in _doubled(events.launches):
+        timeline.remarks.append(f"Most ids of launches occur several times in process {text(str(process))[:20]}, as if processes of several hosts had this "
+                                "number; record the processes in files of their own.")
+    if events.left_out.count:
+        timeline.remarks.insert(0, events.left_out.remark(events.count, "events"))
     return timeline
 
 
 class _Event:
     """A kernel, a copy, an operator, a range or a launch with a usable time, in picoseconds."""
 
-    __slots__ = ("index", "data", "kind", "start", "end", "process", "launch", "issued")
+    __slots__ = ("index", "data", "kind", "start", "end", "process", "launch", "owner", "issued")
 
     def __init__(self, index, data, kind, start, end):
         self.index, self.data, self.kind, self.start, self.end = index, data, kind, start, end
@@ -59,7 +66,7 @@ class _Event:
         self.process = pid if isinstance(pid, (int, str)) else None
         args = data.get("args")
         self.launch = whole(args.get("correlation", args.get("External id"))) if isinstance(args, dict) else -1
-        self.issued = None  # when the host launched it
+        self.owner = self.issued = None  # of a GPU's event: the process that launched it, and when
 
     @property
     def name(self):
@@ -72,18 +79,20 @@ class _Event:
 
 
 class _Events:
-    """The events of a file by what they are. Those without a usable time are left out, and counted."""
+    """The events of a file by what they are. Those without a usable time are left out, and counted (usable.py)."""
 
     def __init__(self, path, events):
         self.path = path
         self.gpu, self.operators, self.ranges, self.launches = [], [], [], {}
-        self.count = self.left_out = 0
-        self.first = ""  # of those that are left out
+        self.count, self.left_out, self.undecided = 0, LeftOut(), []
         self._sort(self._near(self._timed(events)))
+        self._after_launch()
+        if self.gpu:
+            self.undecided = owners_of(self.gpu, self.launches, _device, _stream)
+            self._one_after_another()
 
-    def _leave_out(self, index, data, why):
-        self.left_out += 1
-        self.first = self.first or f"{say_event(index, data)}: {why}"
+    def leave_out(self, index, data, why):
+        self.left_out.add(say_event(index, data), why)
 
     def _timed(self, events):
         """_Event of each event that counts, with its category."""
@@ -99,41 +108,66 @@ class _Events:
             self.count += 1
             start, duration = picoseconds(data.get("ts")), picoseconds(data.get("dur"))
             if start is None:
-                self._leave_out(index, data, f"ts is {_say(data, 'ts')}")
-            elif duration is None or duration < 0 or duration > LONGEST:
-                self._leave_out(index, data, f"dur is {_say(data, 'dur')}")
-            elif category in GPU_KINDS and start == 0 and duration == 0:  # as CUPTI marks an event whose times were lost
-                self._leave_out(index, data, "ts and dur are 0")
+                self.leave_out(index, data, f"ts is {_say(data, 'ts')}")
+            elif duration is None or duration < 0:
+                self.leave_out(index, data, f"dur is {_say(data, 'dur')}")
+            elif start == 0 and duration == 0:  # as CUPTI marks an event whose times were lost
+                self.leave_out(index, data, "ts and dur are 0")
             else:
                 found.append((category, _Event(index, data, GPU_KINDS.get(category, COMPUTE), start, start + duration)))
         return found
 
     def _near(self, found):
-        """Without events that lie far from most others."""
-        middle = sorted(it.start for _, it in found)[len(found) // 2] if found else 0
+        """Without events that lie far from the capture."""
+        limits = Limits((it.start for _, it in found), HOUR)
         near = []
         for category, it in found:
-            if abs(it.start - middle) > LONGEST:
-                self._leave_out(it.index, it.data, f"ts is {_say(it.data, 'ts')}, more than 11 days from the other events")
-            else:
+            if limits.has(it.start, it.end):
                 near.append((category, it))
+            elif limits.has_start(it.start):
+                self.leave_out(it.index, it.data, f"dur is {_say(it.data, 'dur')}, so it ends more than an hour after the other events")
+            else:
+                self.leave_out(it.index, it.data, f"ts is {_say(it.data, 'ts')}, more than an hour from the other events")
         return near
 
     def _sort(self, found):
         for category, it in found:
             if category in LAUNCHES:
                 self.launches.setdefault(it.launch, []).append(it)
-        for category, it in found:
-            if category in RANGES:
+            elif category in GPU_KINDS:
+                self.gpu.append(it)
+            else:
                 self.ranges.append(it)
                 if category != "user_annotation":
                     self.operators.append(it)
-            elif category in GPU_KINDS:
-                launches = self.launches.get(it.launch, ()) if it.launch >= 0 else ()
-                if launches and all(it.end < launch.start - LOST for launch in launches):
-                    self._leave_out(it.index, it.data, "ends more than a second before it is launched")
-                else:
-                    self.gpu.append(it)
+
+    def _after_launch(self):
+        """Leaves out the GPUs' events that begin before their launch."""
+        first = {launch: min(it.start for it in its) for launch, its in self.launches.items() if launch >= 0}
+        launched = [it for it in self.gpu if it.launch in first]
+        early = [it for it in launched if it.start < first[it.launch] - EARLY]
+        if 2 * len(early) > len(launched):
+            early = [it for it in early if it.start < first[it.launch] - EARLY_CLOCK]
+        for it in early:
+            self.leave_out(it.index, it.data, "begins before it is launched")
+        self._keep(early)
+
+    def _one_after_another(self):
+        """Leaves out events that last longer than the rest of their stream can wait."""
+        streams = {}
+        for it in self.gpu:
+            streams.setdefault((it.process, _device(it), _stream(it), it.owner), []).append(it)
+        lost = []
+        for its in streams.values():
+            its.sort(key=lambda it: it.start)
+            lost += [its[at] for at in overlong([(it.start, it.end, it.launch if it.launch >= 0 else None) for it in its])]
+        for it in lost:
+            self.leave_out(it.index, it.data, f"dur is {_say(it.data, 'dur')}, longer than all else in its stream, which went on meanwhile")
+        self._keep(lost)
+
+    def _keep(self, without):
+        gone = {it.index for it in without}
+        self.gpu = [it for it in self.gpu if it.index not in gone] if gone else self.gpu
 
 
 def _say(data, key):
@@ -205,60 +239,17 @@ def _profiler_steps(found):
 # ---- workers and spans -----------------------------------------------------------------------------------------------------
 
 
-def _owners(events):
-    """The process of each GPU event, and when it launched the event.
-
-    The events of one GPU are explained by one process: by the one with the fewest events that have no launch before them, and among
-    such by the shortest time from launch to start. If a merge gave GPUs of two hosts one number, most ids occur once for each process:
-    then each event belongs to the latest launch before it.
-    """
-    processes = {it.process for launches in events.launches.values() for it in launches}
-    groups, owners = {}, {}
-    for it in events.gpu:
-        groups.setdefault((it.process, _device(it)), []).append(it)
-    for group in groups.values():
-        options = {it: _options(it, events.launches) for it in group}
-        owner = min(sorted(processes, key=str), default=None, key=lambda process: (
-            sum(process not in options[it] for it in group if options[it]),
-            sum(it.start - options[it][process] for it in group if process in options[it])))
-        nearest = {it: max(found, key=found.get) for it, found in options.items() if found}
-        mixed = len(processes) > 1 and _is_mixed(nearest, events.launches)
-        for it in group:
-            owners[it] = nearest.get(it, owner) if mixed else owner
-            it.issued = options[it].get(owners[it])
-    return owners
-
-
-def _options(event, launches):
-    """{process: the latest launch with the event's id before the event}."""
-    options = {}
-    for it in launches.get(event.launch, ()) if event.launch >= 0 else ():
-        if it.start <= event.start + SKEW and it.start > options.get(it.process, it.start - 1):
-            options[it.process] = it.start
-    return options
-
-
-def _is_mixed(nearest, launches):
-    """Whether most ids that several processes use have events of several processes."""
-    found = {}
-    for it, process in nearest.items():
-        if len({launch.process for launch in launches[it.launch]}) > 1:
-            found.setdefault(it.launch, set()).add(process)
-    return 2 * sum(len(processes) > 1 for processes in found.values()) > len(found)
-
-
 def _gpu_spans(events):
     """Pairs of a span of a GPU and its process, and the Workers."""
-    owners = _owners(events)
-    keys = sorted({(_device(it), owners[it]) for it in events.gpu}, key=lambda key: (key[0], str(key[1])))
+    keys = sorted({(_device(it), it.owner) for it in events.gpu}, key=lambda key: (key[0], str(key[1])))
     order = {key: index for index, key in enumerate(keys)}
     spans, lanes = [], [{} for _ in keys]
     for it in events.gpu:
-        worker, stream = order[_device(it), owners[it]], _stream(it)
+        worker, stream = order[_device(it), it.owner], _stream(it)
         lane = lanes[worker].setdefault(stream, len(lanes[worker]))
         name = it.name
         spans.append((Span(worker, kind_of_nccl(name) or it.kind, name, it.start, it.end, -1, lane, bytes=whole(it.args.get("bytes"), 0),
-                           issued=it.issued, detail=name), owners[it]))
+                           issued=it.issued, detail=name), it.owner))
     several = [device for device, _ in keys]
     workers = [Worker(f"cuda:{device}" + (f" (process {text(str(owner))[:20]})" if several.count(device) > 1 else ""), (),
                       tuple(f"stream {stream}" for stream in lanes[index])) for index, (device, owner) in enumerate(keys)]
@@ -291,7 +282,23 @@ def _operator_spans(operators, windows):
                           tuple(f"thread {thread}" for thread in lanes[index])) for process, index in order.items()]
 
 
-def _timeline(path, owned, workers, windows, steps_by):
+def _doubled(launches):
+    """Processes in which most ids of launches occur several times."""
+    counts = {}
+    for launch, its in launches.items():
+        if launch >= 0:
+            for process, count in Counter(it.process for it in its).items():
+                counts.setdefault(process, []).append(count > 1)
+    return sorted((process for process, several in counts.items() if 2 * sum(several) > len(several)), key=str)
+
+
+def _say_undecided(devices):
+    listed = ", ".join(f"cuda:{device}" for device in sorted(devices)[:5])
+    return (f"Several processes call their GPU {listed}, and their launches do not decide which process some of its kernels and copies belong "
+            "to; record the processes in files of their own.")
+
+
+def _timeline(path, owned, workers, windows, steps_by, events):
     remarks = []
     for span, process in owned:
         span.step = windows.step_at(process, span.start if span.issued is None else span.issued)
@@ -311,6 +318,10 @@ def _timeline(path, owned, workers, windows, steps_by):
         span.start, span.end = (span.start - zero) / PER_MILLISECOND, (span.end - zero) / PER_MILLISECOND
         span.issued = None if span.issued is None else (span.issued - zero) / PER_MILLISECOND
     spans.sort(key=lambda span: span.start)
+    lost = {id(span): span for span in misplaced(spans)}
+    for span in lost.values():
+        events.left_out.add(span.name, f"begins before the middle of the step before step {span.step}")
+    spans = [span for span in spans if id(span) not in lost]
     steps = steps_of(path, spans)
     if any(a.end > b.start for a, b in zip(steps, steps[1:])) and len({process for _, process in owned}) > 1:
         remarks.append("Steps of the processes overlap, so a step has less idle time than its row says.")

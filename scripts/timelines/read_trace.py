@@ -7,14 +7,15 @@ import os
 import re
 
 from .fit import fit, say_plan
-from .read import LATEST, MAKE, number, text, whole
+from .read import LATEST, MAKE, MAKE_TORCH, is_of_torch, number, text, whole
 from .read_plan import check_plan
 from .timeline import COMPUTE, COPY, INSTRUCTION, BadInput, LayerSpan, Plan, Span, Step, Timeline, Worker
+from .usable import LeftOut, Limits, intruders, misplaced
 
 TRACK = re.compile(r"worker (\d{1,6}) \((.*?)\)(?:, stages? ([\d, …]+?))?(?:, process (\d{1,6}))?(?:: (.+))?$")
 MEMORY = re.compile(r"memory of worker (\d{1,6})$")
 KIND_OF = {"compute": COMPUTE, "copy": COPY}
-LONGEST = 1e12  # microseconds, 11 days: no event lasts longer
+HOUR = 3_600_000  # milliseconds
 JITTER = 0.05  # milliseconds by which two spans of a lane may overlap: events of a GPU have the resolution of a float
 
 
@@ -22,7 +23,7 @@ def timeline_of_trace(path, data, options):
     """The Timeline of an object with the key traceEvents."""
     events = data["traceEvents"]
     if not isinstance(events, list):
-        raise BadInput(f"{path}: traceEvents is no list, so the file is no timeline; {MAKE}")
+        raise BadInput(f"{path}: traceEvents is no list, so the file is no timeline; {MAKE_TORCH if is_of_torch(data) else MAKE}")
     tracks = _tracks(events)
     if not tracks:
         from .read_torch import timeline_of_torch
@@ -68,19 +69,14 @@ def say_event(index, event):
     return f"event {index + 1}" + (f" ({name})" if name else "")
 
 
-def times(path, index, event):
-    """Start and end of a complete event in milliseconds."""
+def times(event):
+    """Start and end of a complete event in milliseconds, and why they cannot be; "": they can."""
     start, duration = number(event.get("ts")), number(event.get("dur"))
     for key, value in (("ts", start), ("dur", duration)):
-        if value is None or abs(value) > LATEST:
-            raise BadInput(f"{path}: {say_event(index, event)}: {key} is {_say_value(event.get(key))}, "
-                           "but must be a number of microseconds; record it again")
-    if duration > LONGEST:
-        raise BadInput(f"{path}: {say_event(index, event)}: lasts {duration / 86.4e9:.0f} days, longer than any instruction; record it again")
-    if duration < 0:
-        raise BadInput(f"{path}: {say_event(index, event)}: ends {-duration:g} µs before it begins; "
-                       "the clock was set back, so record it again")
-    return start / 1000, (start + duration) / 1000
+        if value is None or abs(value) > LATEST or (key == "dur" and value < 0):
+            return 0, 0, f"{key} is {_say_value(event.get(key))}"
+    is_lost = start == duration == 0 and event.get("cat") in KIND_OF  # a wait at the start of the file may have no length
+    return start / 1000, (start + duration) / 1000, "ts and dur are 0" if is_lost else ""
 
 
 def _say_value(value):
@@ -96,24 +92,52 @@ class _Reader:
         self.index = {number: index for index, number in enumerate(numbers)}
         self.numbers = numbers
         self.spans, self.layers, self.reached, self.data, self.memory = [], [], {}, [], {}
+        self.count, self.left_out = 0, LeftOut()
         self.names = {}  # name of an instruction -> op, stage, micro-batch
 
     def timeline(self):
-        for index, event in enumerate(self.events):
-            if not isinstance(event, dict):
-                raise BadInput(f"{self.path}: event {index + 1} is no object; {MAKE}")
-            phase = event.get("ph")
-            if phase == "X":
-                self._span(index, event)
-            elif phase == "C":
-                self._counter(index, event)
+        for index, event, start, end in self._near():
+            if end is None:
+                self._counter(index, event, start)
+            else:
+                self._span(event, start, end)
         for span in self.spans:
             if span.issued is None:
                 span.issued = self.reached.get((span.worker, span.step, span.program, span.pc), span.start)
         return self._finish()
 
-    def _span(self, index, event):
-        start, end = times(self.path, index, event)
+    def _leave_out(self, index, event, why):
+        self.left_out.add(say_event(index, event), why)
+
+    def _near(self):
+        """(index, event, start, end) of the events whose times can be; the end of a counter is None."""
+        found = []
+        for index, event in enumerate(self.events):
+            if not isinstance(event, dict):
+                raise BadInput(f"{self.path}: event {index + 1} is no object; {MAKE}")
+            if event.get("ph") == "X":
+                start, end, why = times(event)
+            elif event.get("ph") == "C":
+                start, end = number(event.get("ts")), None
+                why = "" if start is not None and abs(start) <= LATEST else f"ts is {_say_value(event.get('ts'))}"
+                start = 0 if why else start / 1000
+            else:
+                continue
+            self.count += 1
+            if why:
+                self._leave_out(index, event, why)
+            else:
+                found.append((index, event, start, end))
+        self.limits = Limits([start for _, _, start, _ in found], HOUR)
+        for index, event, start, end in found:
+            if self.limits.has(start, start if end is None else end):
+                yield index, event, start, end
+            elif self.limits.has_start(start):
+                self._leave_out(index, event, f"dur is {_say_value(event.get('dur'))}, so it ends more than an hour after the other events")
+            else:
+                self._leave_out(index, event, f"ts is {_say_value(event.get('ts'))}, more than an hour from the other events")
+
+    def _span(self, event, start, end):
         args = event.get("args")
         args = args if isinstance(args, dict) else {}
         category, name = text(event.get("cat")), event.get("name")
@@ -127,6 +151,7 @@ class _Reader:
         if category in KIND_OF:
             op, stage, micro = self._instruction(name)
             issued = number(args.get("issued"))
+            issued = issued if issued is not None and self.limits.has_start(issued / 1000) else None
             self.spans.append(Span(worker, KIND_OF[category], text(name), start, end, step, track.lane, op, stage, micro,
                                    program, pc, whole(args.get("bytes"), 0), None if issued is None else issued / 1000,
                                    text(args.get("carries"))))
@@ -144,30 +169,52 @@ class _Reader:
             self.names[name] = known
         return known
 
-    def _counter(self, index, event):
+    def _counter(self, index, event, time):
         name, args = event.get("name"), event.get("args")
         match = MEMORY.match(name) if isinstance(name, str) else None
         worker = self.index.get(int(match[1])) if match else None
         if worker is None or not isinstance(args, dict):
             return
-        time, alive = number(event.get("ts")), number(args.get("bytes alive"))
-        if time is None or alive is None or abs(time) > LATEST:
-            raise BadInput(f"{self.path}: {say_event(index, event)}: its time or its bytes are no number; record it again")
-        self.memory.setdefault(worker, []).append((time / 1000, alive))
+        alive = number(args.get("bytes alive"))
+        if alive is None:
+            self._leave_out(index, event, f"bytes alive is {_say_value(args.get('bytes alive'))}")
+        else:
+            self.memory.setdefault(worker, []).append((time, alive))
 
     def _finish(self):
         if not self.spans:
+            if self.left_out.count:
+                raise BadInput(f"{self.path}: none of its instructions has a usable time: {self.left_out.first}; record it again")
             raise BadInput(f"{self.path}: has no instruction of a worker, so there is nothing to compare; "
                            "choose steps that the run has with gpipe-train --trace-steps")
         lanes = self._lanes()
         self.spans.sort(key=lambda span: span.start)
+        self._one_after_another()
         check_lanes(self.path, self.spans, lanes)
         steps = steps_of(self.path, self.spans)
         self._give_layers_micro()
         for changes in self.memory.values():
             changes.sort()
-        return Timeline(os.path.basename(self.path), "trace", self._workers(lanes), self.spans, steps, sorted(self.data),
-                        sorted(self.layers, key=lambda layer: layer.start), self.memory)
+        timeline = Timeline(os.path.basename(self.path), "trace", self._workers(lanes), self.spans, steps, sorted(self.data),
+                            sorted(self.layers, key=lambda layer: layer.start), self.memory)
+        if self.left_out.count:
+            timeline.remarks.append(self.left_out.remark(self.count, "events"))
+        return timeline
+
+    def _one_after_another(self):
+        """Leaves out instructions that overlap several others of their queue, or begin before the step before theirs."""
+        lanes, gone = {}, set()
+        for span in self.spans:
+            lanes.setdefault((span.worker, span.lane), []).append(span)
+        for spans in lanes.values():
+            for span in intruders(spans, jitter):
+                self.left_out.add(f"{span.name} of step {span.step}", "it overlaps several others of its queue")
+                gone.add(id(span))
+        self.spans = [span for span in self.spans if id(span) not in gone]
+        for span in misplaced(self.spans):
+            self.left_out.add(f"{span.name} of step {span.step}", "it begins before the middle of the step before")
+            gone.add(id(span))
+        self.spans = [span for span in self.spans if id(span) not in gone]
 
     def _lanes(self):
         """Puts indexes in place of the lanes' names. Returns {worker: names}; the lane that computes is the first."""
@@ -223,12 +270,17 @@ def unique_names(devices, numbers):
     return names if len(set(names)) == len(names) else [f"{name} (worker {number})" for name, number in zip(devices, numbers)]
 
 
+def jitter(time):
+    """By how much two spans of a lane may overlap at a time, in milliseconds."""
+    return JITTER + 1e-6 * abs(time)
+
+
 def check_lanes(path, spans, lanes=None):
     """What runs in one lane of a worker runs one after another."""
     last = {}
     for span in spans:
         before = last.get((span.worker, span.lane))
-        if before and span.start < before.end - JITTER - 1e-6 * abs(before.end):
+        if before and span.start < before.end - jitter(before.end):
             raise BadInput(f"{path}: {span.name} of worker {span.worker} begins {before.end - span.start:.3f} ms before "
                            f"{before.name} ends, in the same queue; the clock jumped, so record it again")
         if not before or span.end >= before.end:

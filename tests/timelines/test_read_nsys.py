@@ -271,6 +271,32 @@ class Processes(ReaderTest):
         self.assertEqual([worker.name for worker in timeline.workers], ["cuda:0 of host 0", "cuda:0 of host 1"])
         self.assertEqual([(span.worker, span.issued is None) for span in timeline.spans], [(0, False), (1, False)])
 
+    def test_two_hosts_of_two_processes_with_a_gpu_each(self):
+        """All processes call their GPU 0; the table of devices says which it is. A host of one process keeps the numbers of the process."""
+        def make(hosts, known):
+            with Made(self.path, "2026.2.1") as made:
+                for host, pid, start in hosts:
+                    made.kernel(start, start + 5, start - 1, 1, pid=pid)
+                    for table, column in (("KERNEL", "globalPid"), ("RUNTIME", "globalTid")):
+                        made.db.execute(f"UPDATE CUPTI_ACTIVITY_KIND_{table} SET {column} = {column} + ({host} << 56) WHERE start / 1000 BETWEEN ? AND ?",
+                                        [start - 1, start])
+                for gpu, pid in known:
+                    made.row("TARGET_INFO_CUDA_DEVICE", gpuId=gpu, cudaId=0, pid=pid)
+            timeline = self.read()
+            os.remove(self.path)
+            return [timeline.workers[it.worker].name for it in timeline.spans], [it for it in timeline.remarks if "Several processes" in it]
+
+        hosts = [(0, 100, 10), (0, 200, 20), (1, 300, 30), (1, 400, 40), (2, 500, 50)]
+        self.assertEqual(make(hosts, [(3, 100), (1, 200), (0, 300), (1, 400), (7, 500)]),
+                         (["cuda:3 of host 0", "cuda:1 of host 0", "cuda:0 of host 1", "cuda:1 of host 1", "cuda:0 of host 2"], []))
+        again = [(0, 100, 10), (0, 200, 20), (1, 100, 30), (1, 200, 40)]
+        self.assertEqual(make(again, [(0, 100), (1, 200), (0, 100), (1, 200)]),
+                         (["cuda:0 of host 0", "cuda:1 of host 0", "cuda:0 of host 1", "cuda:1 of host 1"], []))
+        remark = ["Several processes use a GPU of the same number, and the export does not say whether it is the same GPU: they are taken as one."]
+        self.assertEqual(make(again, [(0, 100), (1, 200), (1, 100), (2, 200)]),
+                         (["cuda:0 of host 0", "cuda:0 of host 0", "cuda:0 of host 1", "cuda:0 of host 1"], remark))
+        self.assertEqual(make(again, [])[1], remark)
+
     def test_an_id_of_another_process_is_no_match(self):
         with Made(self.path) as made:
             made.kernel(0, 1, 0, 1, pid=100)
@@ -619,12 +645,64 @@ class BadFiles(ReaderTest):
             two_stages(made)
             made.kernel(90, 80, 1.5, 101)
         timeline = self.read()
-        self.assertEqual((len(timeline.spans), timeline.remarks), (10, ["1 row ends before it starts, and is left out."]))
+        self.assertEqual((len(timeline.spans), timeline.remarks), (10, [
+            "1 of 33 kernels, copies, calls and ranges has no usable time, and is left out; the first is gemm: it ends before it starts."]))
         with sqlite3.connect(self.path) as db:
             db.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET end = start - 5")
             db.execute("UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET end = start - 5")
         db.close()
-        self.refuse("all 11 kernels and copies end before they start; the clock jumped, so record it again")
+        self.refuse("none of its kernels and copies has a usable time: gemm: it ends before it starts; record it again")
+
+    def test_lost_times_are_left_out(self):
+        """A kernel that step 4 launched, a range, and a call with a time that cannot be."""
+        step = {"eventType": 59, "globalTid": global_pid(100) + 101, "domainId": 0, "text": "F s0 m1"}
+        base = 7_000_000  # microseconds
+        cases = [("KERNEL", dict(start=0, end=0), "lost: its start and its end are 0"),
+                 ("KERNEL", dict(start=0, end=base * 1000 + 20_000), "lost: it begins before it is launched"),
+                 ("KERNEL", dict(start=base * 1000 + 19_000, end=9 * 10**17), "lost: it ends more than an hour after all others"),
+                 ("KERNEL", dict(start=2**60, end=2**60 + 5), "lost: it begins more than an hour from all others"),
+                 ("KERNEL", dict(start=base * 1000 + 15_000, end=base * 1000 + 10**10), "lost: it lasts longer than all else in its stream, which went on meanwhile"),
+                 ("KERNEL", dict(start="soon", end=5), "lost: its start or its end is no number"),
+                 ("RANGE", dict(start=base * 1000 + 2_500, end=8 * 10**17), "F s0 m1: it ends more than an hour after all others"),
+                 ("RANGE", dict(start=0, end=0), "F s0 m1: its start and its end are 0"),
+                 ("CALL", dict(start=3), "a call of the CUDA runtime: it begins more than an hour from all others")]
+        with Made(self.path) as made:
+            two_stages(made, at=base)
+        whole = [(it.name, it.step, it.start, it.end) for it in self.read().spans]
+        for table, times, why in cases:
+            os.remove(self.path)
+            at = base + 2 * 3600 * 10**6 if table == "CALL" else base
+            with Made(self.path) as made:
+                two_stages(made, at=at)
+                if table == "KERNEL":
+                    made.kernel(at + 100, at + 101, at + 3.7, 101, name="lost")
+                    made.db.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = ?, end = ? WHERE shortName = ?", [times["start"], times["end"], made.text("lost")])
+                elif table == "RANGE":
+                    made.row("NVTX_EVENTS", **step, **times)
+                else:
+                    made.row("CUPTI_ACTIVITY_KIND_RUNTIME", globalTid=global_pid(100) + 101, correlationId=1, nameId=1, returnValue=0, end=4, **times)
+            with self.subTest(why=why, times=times):
+                timeline = self.read()
+                self.assertEqual([(it.name, it.step) for it in timeline.spans], [it[:2] for it in whole])
+                for it, (_, _, start, end) in zip(timeline.spans, whole):
+                    self.assertAlmostEqual(it.start, start)
+                    self.assertAlmostEqual(it.end, end)
+                rows = 33 if table == "KERNEL" else 32
+                self.assertEqual(timeline.remarks, [f"1 of {rows} kernels, copies, calls and ranges has no usable time, and is left out; the first is {why}."])
+
+    def test_one_activity_before_the_step_before_it(self):
+        """It has no call, and its range is not known: only the order of the steps shows it."""
+        with Made(self.path) as made:
+            for step in range(4):
+                made.range(f"step {step}", 100 * step, 100 * step + 50, 1)
+                for k in range(5):
+                    made.kernel(100 * step + 10 + 10 * k, 100 * step + 19 + 10 * k, 100 * step + k, 1)
+        with sqlite3.connect(self.path) as db:  # of step 3, within the tolerance of the launch
+            db.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = 2000, end = 3000 WHERE start = 350000")
+        db.close()
+        timeline = self.read()
+        self.assertEqual([step.number for step in timeline.steps], [0, 1, 2, 3])
+        self.assertIn("the first is gemm: it begins before the middle of the step before step 3.", timeline.remarks[-1])
 
     def test_steps_against_time(self):
         with Made(self.path) as made:

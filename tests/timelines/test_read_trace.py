@@ -130,6 +130,11 @@ class Bad(Case):
         self.refused("t.nsys-rep: is a report of Nsight Systems; export it with: nsys export --type sqlite "
                      + self.path("t.nsys-rep").replace(self.folder.name + "/", ""), read, self.write(b"\x01\x02", "t.nsys-rep"))
         self.bad(b'{"a": "\xff"}', f"t.json: byte 8 is not UTF-8, so the file is no JSON; {MAKE}")
+        for words in ('"cat": "kernel"', '"cat":"gpu_memcpy"', '"cat": "Runtime"', '"cat": "Operator"', '"cat": "cpu_op"', '"schemaVersion": 1', '"deviceProperties": []'):
+            for data in (b'{%s, "b": "\xff"}', b'{%s, "b" 2}', b'[' * 100000 + b"%s" + b']' * 100000):
+                with self.assertRaises(BadInput) as caught:
+                    read(self.write(data.replace(b"%s", words.encode())))
+                self.assertTrue(str(caught.exception).endswith("; record it again with torch.profiler"), caught.exception)
         self.bad('{"a": 1,\n "b" 2}', f"t.json: line 2, column 6 (byte 15) is not JSON: expecting ':' delimiter; {MAKE}")
         self.bad("[" * 100000 + "]" * 100000, f"t.json: its JSON is nested too deeply for a timeline; {MAKE}")
         self.bad('{"a": ' + "1" * 5000 + "}", f"t.json: has a number with thousands of digits, which is no time; {MAKE}")
@@ -145,6 +150,9 @@ class Bad(Case):
         words = f"t.json: is JSON, but no timeline and no plan; known are {KNOWN}"
         for content in ("{}", "[]", "[1, 2]", '{"steps": 3}'):
             self.bad(content, words)
+        for events in ("3", "null", "{}"):
+            self.bad('{"schemaVersion": 1, "deviceProperties": [{"id": 0}], "traceEvents": %s}' % events,
+                     "t.json: traceEvents is no list, so the file is no timeline; record it again with torch.profiler")
         self.bad('{"traceEvents": 3}', f"t.json: traceEvents is no list, so the file is no timeline; {MAKE}")
         self.bad({"traceEvents": [track(1, "worker 0 (cpu:0), stage 0"), 7]}, f"t.json: event 2 is no object; {MAKE}")
 
@@ -157,27 +165,52 @@ class Bad(Case):
         self.bad({"traceEvents": [track(1, "worker 0 (cpu:0), stage 0"), span(1, "F s0 m0", 0, 1, **{"pass": "evaluation"})]},
                  "t.json: has no training step, only evaluations; choose steps that the run trains with gpipe-train --trace-steps")
 
-    def test_numbers(self):
+    def test_events_without_a_usable_time_are_left_out(self):
         events = draw(CPU, CPU_NAMES)
         for text, shown in (("NaN", "nan"), ("Infinity", "inf"), ("1e999", "inf"), ("1e30", "1e+30"), ('"5"', "'5'"), ("true", "True"),
                             ("[1]", "[1]"), ("1" * 400, "1" * 40)):
             for key in ("ts", "dur"):
                 whole = json.dumps({"traceEvents": [*events[:2], {**events[2], key: "HERE"}, *events[3:]]})
-                self.bad(whole.replace('"HERE"', text), f"t.json: event 3 (load s0 m0): {key} is {shown}, but must be a number "
-                         "of microseconds; record it again")
+                timeline = read(self.write(whole.replace('"HERE"', text)))
+                self.assertEqual([it.name for it in timeline.spans], ["F s0 m0", "F s1 m0", "step s1"])
+                self.assertEqual(timeline.remarks[0], f"1 of 4 events has no usable time, and is left out; the first is event 3 (load s0 m0): {key} is {shown}.")
         without = {**events[2]}
         del without["dur"]
         self.bad({"traceEvents": [*events[:2], without]},
-                 "t.json: event 3 (load s0 m0): dur is missing, but must be a number of microseconds; record it again")
-        self.bad({"traceEvents": [*events, counter(0, 1, "much")]},
-                 "t.json: event 7 (memory of worker 0): its time or its bytes are no number; record it again")
+                 "t.json: none of its instructions has a usable time: event 3 (load s0 m0): dur is missing; record it again")
+
+    def test_counters_without_a_usable_time_are_left_out(self):
+        events = draw(CPU, CPU_NAMES) + [counter(0, 1, 7)]
+        for bad, why in ((counter(0, 1, "much"), "bytes alive is 'much'"), ({**counter(0, 1, 5), "ts": None}, "ts is missing"),
+                         (counter(0, 9e7, 5), f"ts is {9e7 * 1000}, more than an hour from the other events")):
+            timeline = read(self.trace(events + [bad]))
+            self.assertEqual(timeline.memory, {0: [(1.0, 7.0)]})
+            self.assertEqual(timeline.remarks[0], f"1 of 6 events has no usable time, and is left out; the first is event 8 (memory of worker 0): {why}.")
+
+    def lost(self, index, changes):
+        """Three steps of two workers, of which one instruction has other times. Returns the timeline."""
+        events = sum((draw(CPU, CPU_NAMES, number, 5 * number, with_tracks=number == 1) for number in (1, 2, 3)), [])
+        events[index].update(changes)
+        return read(self.trace(events))
+
+    def test_times_that_cannot_be(self):
+        for changes, why in (({"ts": 0, "dur": 0}, "event 7 (load s0 m0): ts and dur are 0"),
+                             ({"dur": -2.5}, "event 7 (load s0 m0): dur is -2.5"),
+                             ({"dur": 9e15}, "event 7 (load s0 m0): dur is 9000000000000000.0, so it ends more than an hour after the other events"),
+                             ({"dur": 9e11}, "event 7 (load s0 m0): dur is 900000000000.0, so it ends more than an hour after the other events"),
+                             ({"ts": 8.64e10}, "event 7 (load s0 m0): ts is 86400000000.0, more than an hour from the other events"),
+                             ({"dur": 6e7}, "load s0 m0 of step 2: it overlaps several others of its queue"),
+                             ({"ts": -3e7}, "load s0 m0 of step 2: it begins before the middle of the step before")):
+            timeline = self.lost(6, changes)
+            self.assertEqual([(it.name, it.step) for it in timeline.spans if it.worker == 0],
+                             [("load s0 m0", 1), ("F s0 m0", 1), ("F s0 m0", 2), ("load s0 m0", 3), ("F s0 m0", 3)], changes)
+            self.assertEqual([(it.start, it.end) for it in timeline.steps], [(5, 9), (11, 14), (15, 19)])
+            self.assertEqual(timeline.remarks[0], f"1 of 12 events has no usable time, and is left out; the first is {why}.")
+            json.dumps(compare([timeline]), allow_nan=False)
 
     def test_clocks_that_jump(self):
+        """Either of two events may be wrong, or all of a step."""
         events = draw(CPU, CPU_NAMES)
-        self.bad({"traceEvents": [*events[:2], {**events[2], "dur": 9e15}]},
-                 "t.json: event 3 (load s0 m0): lasts 104167 days, longer than any instruction; record it again")
-        self.bad({"traceEvents": [*events[:2], {**events[2], "dur": -2.5}]},
-                 "t.json: event 3 (load s0 m0): ends 2.5 µs before it begins; the clock was set back, so record it again")
         self.bad({"traceEvents": [*events, span(1, "B s0 m0", 1.5, 1.75)]},
                  "t.json: B s0 m0 of worker 0 begins 0.500 ms before F s0 m0 ends, in the same queue; "
                  "the clock jumped, so record it again")
