@@ -26,12 +26,17 @@ def compare(timelines, totals=False):
     """
     check_workers(timelines, totals)
     runs = [figures(timeline) for timeline in timelines]
-    text = sentence(runs)  # gives each run its rows of stages, too
+    text = " ".join([*said_first(timelines), sentence(runs)]).strip()  # sentence() gives each run its rows of stages, too
     tables = [legend(timelines, runs), *summary(runs), *idle_table(runs)]
     if not totals:
         tables += [worker_table(runs), worker_idle_table(runs), *stage_tables(runs)]
     tables += instruction_tables(timelines, runs, totals) + layer_tables(runs) + predicted_tables(runs)
     return {"runs": runs, "text": text, "tables": tables + remarks(timelines, runs)}
+
+
+def said_first(timelines):
+    """The remarks that come before all else, with the letter of their file if there are several."""
+    return [(f"{letter}: " if len(timelines) > 1 else "") + timeline.said_first for letter, timeline in zip(LETTERS, timelines) if timeline.said_first]
 
 
 def text_of(comparison):
@@ -289,8 +294,8 @@ def predicted_tables(runs):
 def remarks(timelines, runs):
     """What a reader should know about the files."""
     lines = []
-    for letter, run in zip(LETTERS, runs):
-        lines += [f"{letter}: {remark}" for remark in run["remarks"]]
+    for letter, timeline in zip(LETTERS, timelines):
+        lines += [f"{letter}: {remark}" for remark in timeline.remarks]
     identities = [timeline.plan.identity if timeline.plan else "" for timeline in timelines]
     for letter, identity in list(zip(LETTERS, identities))[1:]:
         if identity and identities[0]:

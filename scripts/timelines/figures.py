@@ -41,7 +41,7 @@ def figures(timeline, causes=None):
         "layers": layer_rows(timeline),
         "memory": memory_rows(timeline),
         "planned": planned(timeline),
-        "remarks": list(timeline.remarks),
+        "remarks": ([timeline.said_first] if timeline.said_first else []) + timeline.remarks,
     }
 
 

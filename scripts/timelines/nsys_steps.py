@@ -6,19 +6,27 @@ thread) takes those of its process, a process without any takes those of the fir
 Gaps. A gap is a time in which no GPU does anything. Sorted by length, the gaps between iterations stand out: after the shortest
 of them the lengths drop by a factor, and so they do after the gaps between micro-batches. The rule tries these boundaries, the
 longest gaps first: those with a drop of 4 or more, then those of 2 or more. It takes the first one that leaves three or more
-steps with equally many activities (10 % around their median) of the same names (four fifths of them). A first or last step that is
-not like the others is left out: it was cut off, or warms up. If no boundary passes, two steps are enough. If none passes then, or if
-steps would leave out more than half of the time in which the GPUs are busy, the whole capture is one step.
+steps with equally many activities (10 % around their median) of the same names (four fifths of them), and about as much busy time (at
+most three times, at least a third of it; NCCL's kernels wait for other GPUs, so they do not count). A first or last step that is not
+like the others is left out: it was cut off, or warms up. If no boundary passes, two steps are enough. If none passes then, or if
+steps would leave out a quarter of the time in which the GPUs are busy, the whole capture is one step.
+
+One iteration has layers that are like one another, too. If all copies to the device come before the second step, and all copies to the
+host after the last one but one, the steps are parts of one iteration.
 """
 import fnmatch
 import re
 from bisect import bisect_right
 from collections import Counter
 
+from .nsys_tables import COPY, TO_DEVICE, TO_HOST
+from .timeline import kind_of_nccl
+
 CLEAR_DROP, LEAST_DROP = 4.0, 2.0
 REGULAR = 0.1
 ALIKE = 0.8  # of an iteration's activities have the names of another one's
-MOST_OUTSIDE = 0.5  # of the busy time may lie outside the steps
+TIMES_AS_BUSY = 3  # at most, as another iteration
+MOST_OUTSIDE = 0.25  # of the busy time: if so much or more lies outside the steps, all is one step
 MOST_BOUNDARIES = 50  # that are tried
 
 
@@ -85,7 +93,7 @@ class _Numbered:
 
 def by_gaps(activities):
     """(start, end) of each iteration, how many ragged ones at the ends were left out, and the share of the activities' time that lies
-    outside of the iterations found. If that is more than MOST_OUTSIDE, all is one step. `activities` by start."""
+    outside of the iterations found. From MOST_OUTSIDE on, all is one step. `activities` by start."""
     starts = [it.start for it in activities]
     gaps, until = [], activities[0].end
     for it in activities:
@@ -97,10 +105,17 @@ def by_gaps(activities):
     for least in (3, 2):
         for count in boundaries:
             found = _regular(activities, starts, sorted(at for _, at in gaps[:count]), until)
-            if found and len(found[0]) >= least:
+            if found and len(found[0]) >= least and not _is_one_iteration(activities, found[0]):
                 outside = _outside(activities, found[0])
-                return (*found, outside) if outside <= MOST_OUTSIDE else ([(starts[0], until)], 0, outside)
+                return (*found, outside) if outside < MOST_OUTSIDE else ([(starts[0], until)], 0, outside)
     return [(starts[0], until)], 0, 0.0
+
+
+def _is_one_iteration(activities, steps):
+    """Whether data come to the device before the second step only, and back to the host from the last one on."""
+    to_device = [it.start for it in activities if it.what == COPY and it.copy_kind == TO_DEVICE]
+    to_host = [it.start for it in activities if it.what == COPY and it.copy_kind == TO_HOST]
+    return bool(to_device and to_host) and max(to_device) < steps[0][1] and min(to_host) >= steps[-1][0]
 
 
 def _outside(activities, steps):
@@ -130,9 +145,15 @@ def _regular(activities, starts, cuts, until):
     count = at[typical + 1] - at[typical]
     names = Counter((it.what, it.name) for it in activities[at[typical]:at[typical + 1]])
 
+    def busy(i):
+        return sum(it.end - it.start for it in activities[at[i]:at[i + 1]] if not kind_of_nccl(it.name))
+    typical_busy = busy(typical)
+
     def is_alike(i):
         size = at[i + 1] - at[i]
         if abs(size - count) > REGULAR * count:
+            return False
+        if not typical_busy <= TIMES_AS_BUSY * busy(i) <= TIMES_AS_BUSY**2 * typical_busy:
             return False
         common = names & Counter((it.what, it.name) for it in activities[at[i]:at[i + 1]])
         return sum(common.values()) >= ALIKE * max(size, count)

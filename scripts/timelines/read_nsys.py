@@ -39,7 +39,7 @@ class _Reader:
         self.steps_by = getattr(options, "steps_by", "") or ""
         self.asked = getattr(options, "steps", None)
         self.plan_path = getattr(options, "plan", "") or ""
-        self.remarks = []
+        self.remarks, self.said_first = [], ""
         self.instructions = {}  # name -> op, stage, micro-batch
 
     def timeline(self):
@@ -61,7 +61,7 @@ class _Reader:
         timeline = Timeline(os.path.basename(self.path), "nsys", workers, spans, steps, data)
         self._join_plan(timeline)
         self._say_odd(activities)
-        timeline.remarks = self.remarks
+        timeline.remarks, timeline.said_first = self.remarks, self.said_first
         return timeline
 
     # ---- instructions and steps -------------------------------------------------------------------------------------------
@@ -110,18 +110,18 @@ class _Reader:
 
     def _number_by_gaps(self, activities):
         steps, ragged, outside = by_gaps(activities)
-        if outside > MOST_OUTSIDE:
-            self.remarks.append(f"No NVTX range names steps, and steps found by gaps would leave out {100 * outside:.1f} % of the time in "
-                                "which the GPUs are busy: the whole capture is one step. Name the range of a step with --steps-by.")
+        if outside >= MOST_OUTSIDE:
+            self.said_first = (f"No NVTX range names steps, and steps found by gaps would leave out {100 * outside:.1f} % of the time in "
+                               "which the GPUs are busy: the whole capture is one step. Name the range of a step with --steps-by.")
         elif len(steps) == 1:
             self.remarks.append("No NVTX range names steps, and no gaps repeat: the whole capture is one step. "
                                 "Name the range of a step with --steps-by.")
         else:
             self.remarks.append("No NVTX range names steps: steps are found by the gaps between iterations, counted from 1.")
         if ragged:
-            self.remarks.insert(0, f"{100 * outside:.1f} % of the time in which the GPUs are busy lies outside the steps found: "
-                                   f"{ragged} iteration{'s' if ragged > 1 else ''} at the ends of the capture differ{'' if ragged > 1 else 's'}, "
-                                   f"and {'are' if ragged > 1 else 'is'} left out.")
+            self.said_first = (f"{100 * outside:.1f} % of the time in which the GPUs are busy lies outside the steps found: "
+                               f"{ragged} iteration{'s' if ragged > 1 else ''} at the ends of the capture differ{'' if ragged > 1 else 's'}, "
+                               f"and {'are' if ragged > 1 else 'is'} left out.")
         starts = [start for start, _ in steps]
         numbers = []
         for it in activities:

@@ -111,6 +111,7 @@ class Timeline:
     memory: dict = field(default_factory=dict)  # worker -> [(time, bytes alive from then on)]
     plan: Plan = None  # what the run was planned to do; of a plan, itself
     remarks: list = field(default_factory=list)  # sentences about what the file could not say
+    said_first: str = ""  # the one of them without which the figures mislead: it comes before the sentence on top; "": none
 
 
 def kind_of_nccl(name):

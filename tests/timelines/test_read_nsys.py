@@ -11,6 +11,7 @@ here = os.path.dirname(os.path.realpath(__file__))
 sys.path[:0] = [os.path.join(here, "..", "..", "scripts"), here]
 from nsys_made import Made, global_pid  # noqa: E402
 from timelines.attribute import attribute  # noqa: E402
+from timelines.compare import compare, text_of  # noqa: E402
 from timelines.read_nsys import read_nsys  # noqa: E402
 from timelines.timeline import COLLECTIVE, COMPUTE, COPY, BadInput, length, union, without  # noqa: E402
 
@@ -339,12 +340,62 @@ class Torch(ReaderTest):
 
     def test_a_longer_first_iteration_is_left_out(self):
         with Made(self.path) as made:
-            self.iterations(made, [500] * 5, first=20)
+            self.iterations(made, [500] * 9, first=20)
         timeline = self.read()
-        self.assertEqual(len(timeline.steps), 4)
-        # 20 kernels of 52 belong to no step.
-        self.assertEqual(timeline.remarks[0], "38.5 % of the time in which the GPUs are busy lies outside the steps found: "
+        self.assertEqual(len(timeline.steps), 8)
+        # 20 kernels of 84 belong to no step.
+        self.assertEqual(timeline.said_first, "23.8 % of the time in which the GPUs are busy lies outside the steps found: "
                          "1 iteration at the ends of the capture differs, and is left out.")
+
+    def test_the_share_outside_is_said_first(self):
+        with Made(self.path) as made:
+            self.iterations(made, [500] * 9, first=20)
+        timeline = self.read()
+        comparison = compare([timeline])
+        sentence = "23.8 % of the time in which the GPUs are busy lies outside the steps found: "
+        self.assertTrue(comparison["text"].startswith(sentence), comparison["text"])
+        self.assertTrue(text_of(comparison).startswith(sentence), text_of(comparison))
+        self.assertEqual(text_of(comparison).count("lies outside"), 1)
+        self.assertTrue(comparison["runs"][0]["remarks"][0].startswith(sentence))
+        self.assertTrue(compare([timeline, timeline])["text"].startswith("A: " + sentence))
+
+    def test_a_quarter_of_the_time_outside_is_too_much(self):
+        """Before 8 iterations of 8 kernels come 21 others; 22 are more than a quarter."""
+        for first, steps in ((21, 8), (22, 1)):
+            with Made(self.path) as made:
+                self.iterations(made, [500] * 9, first=first)
+            self.assertEqual(len(self.read().steps), steps)
+            os.remove(self.path)
+
+    def test_iterations_have_about_as_much_busy_time(self):
+        """A kernel of 30 ms is in one of two halves of as many copies. NCCL's kernels may wait for long."""
+        with Made(self.path) as made:
+            for half in (0, 70000):
+                for k in range(15):
+                    made.copy(half + 12 * k, half + 12 * k + 1, None, 1, kind=1)
+            made.kernel(900, 30900, None, 1, name="big")
+        self.assertEqual(len(self.read().steps), 1)
+        os.remove(self.path)
+        with Made(self.path) as made:
+            self.iterations(made, [500] * 4)
+            for i, length in enumerate((5, 300, 20, 90)):
+                made.kernel(107 + 587 * i, 107 + 587 * i + length, None, 1, name="ncclDevKernel_AllReduce_Sum_f32_RING_LL")
+        self.assertEqual(len(self.read().steps), 4)
+
+    def test_layers_between_the_copies_of_one_iteration_are_no_steps(self):
+        for layers in (3, 5):
+            for with_copies in (False, True):  # in each iteration
+                with Made(self.path) as made:
+                    made.copy(0, 3, None, 1, kind=1)
+                    for layer in range(layers):
+                        at = 40 * (layer + 1)
+                        made.kernel(at, at + 7, None, 1, name="gemm")
+                        made.kernel(at + 8, at + 12, None, 1, name="relu")
+                        if with_copies:
+                            made.copy(at + 13, at + 14, None, 1, kind=2)
+                    made.copy(40 * layers + 100, 40 * layers + 102, None, 1, kind=2)
+                self.assertEqual(len(self.read().steps), layers if with_copies else 1)
+                os.remove(self.path)
 
     def test_one_iteration_is_one_step(self):
         """Its two halves have equally many activities, and a long gap between them."""
@@ -370,7 +421,7 @@ class Torch(ReaderTest):
                     made.copy(42000 + 2000 * burst + 10 * k, 42004 + 2000 * burst + 10 * k, None, 1, kind=1)
         timeline = self.read()
         self.assertEqual([(step.number, round(step.end * 1000)) for step in timeline.steps], [(1, 48044)])
-        self.assertEqual(timeline.remarks[0], "No NVTX range names steps, and steps found by gaps would leave out 99.9 % of the time in which "
+        self.assertEqual(timeline.said_first, "No NVTX range names steps, and steps found by gaps would leave out 99.9 % of the time in which "
                          "the GPUs are busy: the whole capture is one step. Name the range of a step with --steps-by.")
 
     def test_gaps_of_micro_batches_are_no_steps_if_those_of_iterations_are_longer(self):
