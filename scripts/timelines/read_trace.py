@@ -75,8 +75,7 @@ def times(event):
     for key, value in (("ts", start), ("dur", duration)):
         if value is None or abs(value) > LATEST or (key == "dur" and value < 0):
             return 0, 0, f"{key} is {_say_value(event.get(key))}"
-    is_lost = start == duration == 0 and event.get("cat") in KIND_OF  # a wait at the start of the file may have no length
-    return start / 1000, (start + duration) / 1000, "ts and dur are 0" if is_lost else ""
+    return start / 1000, (start + duration) / 1000, ""
 
 
 def _say_value(value):
@@ -202,10 +201,15 @@ class _Reader:
         return timeline
 
     def _one_after_another(self):
-        """Leaves out instructions that overlap several others of their queue, or begin before the step before theirs."""
-        lanes, gone = {}, set()
+        """Leaves out instructions that overlap several others of their queue, or begin before the step before theirs. One of the first step
+        may lie at 0 and have no length."""
+        lanes, gone, first = {}, set(), min((span.step for span in self.spans if span.step >= 0), default=-1)
         for span in self.spans:
-            lanes.setdefault((span.worker, span.lane), []).append(span)
+            if span.start == span.end == 0 and span.step > first:
+                self.left_out.add(f"{span.name} of step {span.step}", "ts and dur are 0")
+                gone.add(id(span))
+            else:
+                lanes.setdefault((span.worker, span.lane), []).append(span)
         for spans in lanes.values():
             for span in intruders(spans, jitter):
                 self.left_out.add(f"{span.name} of step {span.step}", "it overlaps several others of its queue")
