@@ -5,11 +5,11 @@ thread) takes those of its process, a process without any takes those of the fir
 
 Gaps. A gap is a time in which no GPU does anything. Sorted by length, the gaps between iterations stand out: after the shortest
 of them the lengths drop by a factor, and so they do after the gaps between micro-batches. The rule tries these boundaries, the
-longest gaps first: those with a drop of 4 or more, then those of 2 or more. It takes the first one that leaves three or more
-steps with equally many activities (10 % around their median) of the same names (four fifths of them), and about as much busy time (at
-most three times, at least a third of it; NCCL's kernels wait for other GPUs, so they do not count). A first or last step that is not
-like the others is left out: it was cut off, or warms up. If no boundary passes, two steps are enough. If none passes then, or if
-steps would leave out a quarter of the time in which the GPUs are busy, the whole capture is one step.
+longest gaps first: those with a drop of 4 or more, then those of 2 or more. It takes the first one that leaves three or more alike
+steps. They have equally many activities (10 % around their median) of the same names (four fifths of them), and at most three times
+and at least a third of the median's busy time; NCCL's kernels do not count there, since they wait for other GPUs. A first or last step
+that is not like the others is left out: it was cut off, or warms up. If no boundary passes, two steps are enough. If none passes then,
+or if steps would leave out a quarter of the time in which the GPUs are busy, the whole capture is one step.
 
 One iteration has layers that are like one another, too. If all copies to the device come before the second step, and all copies to the
 host after the last one but one, the steps are parts of one iteration.

@@ -69,23 +69,13 @@ def say_event(index, event):
     return f"event {index + 1}" + (f" ({name})" if name else "")
 
 
-def has_lengths(events):
-    """Whether some instruction lasts; if none does, those at the beginning have not lost their time."""
-    return any(isinstance(event, dict) and _is_instruction(event) and (number(event.get("dur")) or 0) > 0 for event in events)
-
-
-def _is_instruction(event):
-    return isinstance(event.get("cat"), str) and event["cat"] in KIND_OF
-
-
-def times(event, lasting=True):
-    """Start and end of a complete event in milliseconds, and why they cannot be; "": they can. `lasting`: of has_lengths."""
+def times(event):
+    """Start and end of a complete event in milliseconds, and why they cannot be; "": they can."""
     start, duration = number(event.get("ts")), number(event.get("dur"))
     for key, value in (("ts", start), ("dur", duration)):
         if value is None or abs(value) > LATEST or (key == "dur" and value < 0):
             return 0, 0, f"{key} is {_say_value(event.get(key))}"
-    is_lost = lasting and start == duration == 0 and _is_instruction(event)  # a wait at the start of the file may have no length
-    return start / 1000, (start + duration) / 1000, "ts and dur are 0" if is_lost else ""
+    return start / 1000, (start + duration) / 1000, ""
 
 
 def _say_value(value):
@@ -120,13 +110,12 @@ class _Reader:
 
     def _near(self):
         """(index, event, start, end) of the events whose times can be; the end of a counter is None."""
-        lasting = has_lengths(self.events)
         found = []
         for index, event in enumerate(self.events):
             if not isinstance(event, dict):
                 raise BadInput(f"{self.path}: event {index + 1} is no object; {MAKE}")
             if event.get("ph") == "X":
-                start, end, why = times(event, lasting)
+                start, end, why = times(event)
             elif event.get("ph") == "C":
                 start, end = number(event.get("ts")), None
                 why = "" if start is not None and abs(start) <= LATEST else f"ts is {_say_value(event.get('ts'))}"
@@ -212,10 +201,15 @@ class _Reader:
         return timeline
 
     def _one_after_another(self):
-        """Leaves out instructions that overlap several others of their queue, or begin before the step before theirs."""
-        lanes, gone = {}, set()
+        """Leaves out instructions that overlap several others of their queue, or begin before the step before theirs. One of the first step
+        may lie at 0 and have no length."""
+        lanes, gone, first = {}, set(), min((span.step for span in self.spans if span.step >= 0), default=-1)
         for span in self.spans:
-            lanes.setdefault((span.worker, span.lane), []).append(span)
+            if span.start == span.end == 0 and span.step > first:
+                self.left_out.add(f"{span.name} of step {span.step}", "ts and dur are 0")
+                gone.add(id(span))
+            else:
+                lanes.setdefault((span.worker, span.lane), []).append(span)
         for spans in lanes.values():
             for span in intruders(spans, jitter):
                 self.left_out.add(f"{span.name} of step {span.step}", "it overlaps several others of its queue")

@@ -194,7 +194,7 @@ class Bad(Case):
         return read(self.trace(events))
 
     def test_times_that_cannot_be(self):
-        for changes, why in (({"ts": 0, "dur": 0}, "event 7 (load s0 m0): ts and dur are 0"),
+        for changes, why in (({"ts": 0, "dur": 0}, "load s0 m0 of step 2: ts and dur are 0"),
                              ({"dur": -2.5}, "event 7 (load s0 m0): dur is -2.5"),
                              ({"dur": 9e15}, "event 7 (load s0 m0): dur is 9000000000000000.0, so it ends more than an hour after the other events"),
                              ({"dur": 9e11}, "event 7 (load s0 m0): dur is 900000000000.0, so it ends more than an hour after the other events"),
