@@ -14,6 +14,8 @@ SKEW = 10**7  # 10 µs: an event may begin so much before its launch
 OVERLAP = 10**6  # 1 µs: events of a stream may overlap by so much
 OWN_SHARE = 0.1  # of a group's events that only one process can have launched: the process belongs to the group
 MOST_LOOKED_AT = 1000  # events of a group, for how long they wait
+LONG_AGO = 10**11  # 100 ms: an event that ended so long before does not tell one way from another
+MOST_OPEN = 64  # ids that a way keeps
 WIDTH = 16  # ways to divide the events that are followed
 ALIKE = 1.001  # the costs of two ways are as good as equal
 
@@ -133,7 +135,7 @@ def _cost_alone(group, process, calls, stream_of):
         before = _before(calls, it)
         unexplained += bool(before) and process not in before
         if index < MOST_LOOKED_AT and process in before:
-            way = _step(way, it, stream_of(it), process, before[process], False, 0)
+            way = _step(way, it, stream_of(it), process, before[process], None, 0)
     return unexplained, way.squares
 
 
@@ -163,15 +165,17 @@ def _divide(group, members, calls, stream_of):
     order = sorted(group, key=lambda it: (it.start, it.index))
     left = Counter(it.launch for it in group)
     shared = {launch for launch, count in left.items() if 1 < count <= len(calls.get(launch, {}))}
-    ways, is_decided = [_Way()], True
+    ways, is_decided, taken = [_Way()], True, {}  # taken: {id: its processes so far}, where all ways agree
     for it in order:
         its = _before(calls, it) or {process: starts[0] for process, starts in calls.get(it.launch, {}).items()}
         options = sorted((process for process in its if process in members), key=lambda process: its[process])
         options = [(process, its[process]) for process in options] or [(process, None) for process in members]
         left[it.launch] -= 1
-        found = [_step(way, it, stream_of(it), process, launch, it.launch in shared, left[it.launch]) for way in ways for process, launch in options]
-        ways, is_tie = _best(found)
+        its = taken.get(it.launch, frozenset()) if it.launch in shared else None
+        ways, is_tie = _best([_step(way, it, stream_of(it), process, launch, its, left[it.launch]) for way in ways for process, launch in options])
         is_decided = is_decided and not is_tie
+        if len(ways) == 1 or len(ways[0].used) > MOST_OPEN:
+            _agree(ways, taken)
     link = ways[0].last
     if len(ways) > 1 and _are_alike(ways[0], ways[1]):
         is_decided = False
@@ -182,27 +186,41 @@ def _divide(group, members, calls, stream_of):
     return is_decided
 
 
-def _step(way, event, stream, process, launch, is_shared, left):
-    """The way with a further event of the process."""
+def _step(way, event, stream, process, launch, taken, left):
+    """The way with a further event of the process. `taken`: the processes that all ways gave events of its id to; None: a process may have
+    several events of the id."""
     broken, waited, squares = way.broken, way.waited, way.squares
-    ends, used = dict(way.ends), way.used
-    end, before = ends.get((process, stream), (None, None))
+    end, before = way.ends.get((process, stream), (None, None))
     if end is not None and event.start < end - OVERLAP:
         broken += 1
     if launch is not None:
         if before is not None and launch < before:
             broken += 1
         free = launch if end is None else max(launch, end)
-        wait = max(0, event.start - free)
-        waited, squares = waited + wait, squares + wait * wait
+    else:
+        free = event.start - LONG_AGO if end is None else end
+    wait = max(0, event.start - free)
+    ends = {key: its for key, its in way.ends.items() if its[0] > event.start - LONG_AGO}
     ends[process, stream] = (max(event.end, end or event.end), launch if launch is not None else before)
-    if is_shared:
-        taken = used.get(event.launch, frozenset())
-        broken += process in taken
+    used = way.used
+    if taken is not None:
+        mine = taken | used.get(event.launch, frozenset())
+        broken += process in mine
         used = {launch: its for launch, its in used.items() if launch != event.launch}
         if left:
-            used[event.launch] = taken | {process}
-    return _Way(broken, waited, squares, ends, used, (process, way.last))
+            used[event.launch] = mine | {process}
+    return _Way(broken, waited + wait, squares + wait * wait, ends, used, (process, way.last))
+
+
+def _agree(ways, taken):
+    """Moves the ids that all ways divide alike from the ways to `taken`."""
+    for launch, its in list(ways[0].used.items()):
+        if all(way.used.get(launch) == its for way in ways):
+            taken[launch] = its
+            for way in ways:
+                way.used = {key: value for key, value in way.used.items() if key != launch} if len(ways) > 1 else way.used
+    if len(ways) == 1:
+        ways[0].used = {}
 
 
 def _best(ways):
