@@ -19,7 +19,7 @@ import re
 import sys
 import tempfile
 
-ORDER = ["base", "process", "cut", "config", "device", "trace", "data", "layers", "model", "checkpoint", "schedule", "compile", "plan",
+ORDER = ["base", "process", "cut", "config", "device", "check", "trace", "data", "layers", "model", "checkpoint", "schedule", "compile", "plan",
          "pipeline", "timeline", "profile", "balance", "settings", "store", "session", "tune", "report", "train", "cli"]
 FORBIDDEN = {("device", "config"): "a device is told what it needs, it reads no configuration",
              ("data", "config"): "a source is told what it needs (data/options.h), it reads no configuration",

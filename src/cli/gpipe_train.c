@@ -16,6 +16,7 @@
 #include "cli/process.h"
 #include "process/launch.h"
 #include "report/expand.h"
+#include "report/plan_check.h"
 #include "report/plan_json.h"
 #include "report/plan_report.h"
 #include "report/plan_svg.h"
@@ -254,7 +255,7 @@ static gp_status check_outputs(const run *r, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_inputs_check_output(r->config, "--svg", options->svg, err));
     if (options->svg) GP_RETURN_IF_FAILED(gp_file_check_kind(options->svg, gp_plan_svg_head, "picture of a plan", err));
     GP_RETURN_IF_FAILED(gp_inputs_check_output(r->config, "--trace", options->trace.path, err));
-    if (options->plan) return GP_OK;
+    if (options->plan || options->check) return GP_OK;
     gp_status status = check_folder(r, r->config, err);
     if (status != GP_OK && gp_folder_lock(r->folder, &there, &held) != GP_OK) *err = held;
     return status == GP_OK ? GP_OK : err->status;
@@ -265,21 +266,21 @@ static gp_status open_session(run *r, gp_error *err) {
     gp_opening_helpers others = {.processes = processes};
     const gp_helpers helpers = processes ? gp_opening_help(&others) : (gp_helpers){0};
     if (!processes) GP_RETURN_IF_FAILED(gp_launch_machines(r->processes, &r->machines, err));
-    const gp_session_options session_options = {.norms = options->verbosity == GP_VERBOSE && !options->plan,
-                                                .processes = r->processes,
-                                                .machines = processes ? gp_processes_machines(processes) : r->machines,
-                                                .helpers = processes ? &helpers : NULL,
-                                                .resumes = options->resume && !r->begins,
-                                                .step = r->resume.step,
-                                                .profiling = options->plan ? GP_PROFILING_FIND : GP_PROFILING_MEASURE,
-                                                .notice = options->verbosity == GP_QUIET ? NULL
-                                                          : options->json                ? stderr
-                                                                                         : stdout,
-                                                .processors = options->processors ? options->processors
-                                                              : processes
-                                                                  ? gp_processes_processors(processes)
-                                                                  : gp_launch_processors(r->machines, r->processes),
-                                                .trace = &options->trace};
+    const gp_session_options session_options = {
+        .norms = options->verbosity == GP_VERBOSE && !options->plan && !options->check,
+        .processes = r->processes,
+        .machines = processes ? gp_processes_machines(processes) : r->machines,
+        .helpers = processes ? &helpers : NULL,
+        .resumes = options->resume && !r->begins,
+        .step = r->resume.step,
+        .profiling = options->plan || options->check ? GP_PROFILING_FIND : GP_PROFILING_MEASURE,
+        .notice = options->verbosity == GP_QUIET    ? NULL
+                  : options->json || options->check ? stderr
+                                                    : stdout,
+        .processors = options->processors ? options->processors
+                      : processes         ? gp_processes_processors(processes)
+                                          : gp_launch_processors(r->machines, r->processes),
+        .trace = &options->trace};
     gp_status status = gp_session_open(&r->config, &session_options, &r->session, err);
     gp_opening_helpers_fini(&others);
     return status;
@@ -307,6 +308,7 @@ static gp_status plan_or_train(run *r, gp_error *err) {
     if (r->goes_on) GP_RETURN_IF_FAILED(resume(r, err));
     if (processes) gp_processes_set_timeout(processes, r->config->pipeline.timeout); /* measuring may take long */
     GP_RETURN_IF_FAILED(open_session(r, err));
+    if (options->check) return gp_plan_check(r->session, stdout, err);
     return options->plan ? print_plan(r->session, options, err) : train(r, err);
 }
 
@@ -315,6 +317,7 @@ static gp_status run_with(const gp_options *options, int launched, gp_error *err
              .processes = launched > 1 ? launched : 0,
              .goes_on = options->resume && !options->plan && !options->expand};
     if (options->predict) return predict(options, err);
+    if (options->check && gp_is_plan_file(options->config)) return gp_plan_file_check(options->config, stdout, err);
     GP_RETURN_IF_FAILED(gp_config_load(r.goes_on ? GP_TO_RESUME : GP_TO_RUN, options->config, options->overrides,
                                        options->override_count, &r.config, err));
     gp_status status = options->expand ? gp_expand(&r.config, stdout, err) : plan_or_train(&r, err);
@@ -324,7 +327,7 @@ static gp_status run_with(const gp_options *options, int launched, gp_error *err
 
 /* Whether all processes take part; else process 0 does it alone. */
 static bool trains(const gp_options *options) {
-    return !options->plan && !options->expand && !options->predict;
+    return !options->plan && !options->check && !options->expand && !options->predict;
 }
 
 /* Process 0 trains, and the others follow it. What ends one of them ends all, and is said once. */

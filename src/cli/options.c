@@ -44,6 +44,9 @@ const char *gp_options_help(void) {
            "                        (docs/timelines.md)\n"
            "  --svg FILE            with --plan: draw the schedule of a mini-batch and its memory, for a browser\n"
            "  --processors N        with --plan: predict for N processors (default: those that the program may use)\n"
+           "  --check               prove the plan by rules of its own, and print a certificate; in place of "
+           "config.yaml\n"
+           "                        also a plan as JSON, which another version may have made (docs/check.md)\n"
            "  --expand              print the configuration with its model as a list of layers\n"
            "  --predict FILE        write the output of a trained model for data.eval to FILE (safetensors, tensor y)\n"
            "  --weights FILE        with --predict: the trained model. By default model.safetensors of the run "
@@ -99,6 +102,13 @@ static gp_status check_together(const gp_options *options, gp_error *err) {
     if (options->resume && options->force)
         return gp_fail(err, GP_USAGE, "--resume continues a run, and --force replaces it: use one of them");
     if (options->plan && options->expand) return gp_fail(err, GP_USAGE, "--plan and --expand cannot be used together");
+    const char *beside_check = options->plan      ? "--plan"
+                               : options->expand  ? "--expand"
+                               : options->predict ? "--predict"
+                               : options->resume  ? "--resume"
+                                                  : NULL;
+    if (options->check && beside_check)
+        return gp_fail(err, GP_USAGE, "--check and %s cannot be used together", beside_check);
     if (options->json && !options->plan)
         return gp_fail(err, GP_USAGE, "option --json needs --plan: only a plan is printed as JSON");
     if (options->svg && !options->plan) return gp_fail(err, GP_USAGE, "option --svg needs --plan");
@@ -153,6 +163,7 @@ static gp_status read_options(int argc, char **argv, gp_options *to, gp_error *e
     const gp_option table[] = {
         {"--set", GP_OPTION_LIST, .value = to->overrides, .second = &to->override_count},
         {"--plan", GP_OPTION_FLAG, .value = &to->plan},
+        {"--check", GP_OPTION_FLAG, .value = &to->check},
         {"--svg", GP_OPTION_TEXT, .value = &to->svg},
         {"--expand", GP_OPTION_FLAG, .value = &to->expand},
         {"--resume", GP_OPTION_FLAG, .value = &to->resume, .instead = "the run folder is -o DIR"},

@@ -20,7 +20,7 @@ typedef struct gp_options {
     const char *svg;     /* picture of the plan to write; NULL: none */
     const char *weights; /* of a prediction; NULL: the run folder's */
     int processors;      /* that a plan's prediction is for; 0: those of this machine */
-    bool plan, json, expand, force, resume, help, version;
+    bool plan, check, json, expand, force, resume, help, version;
     gp_verbosity verbosity;
     gp_trace_options trace;
     gp_capture_options capture;

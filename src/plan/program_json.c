@@ -106,6 +106,20 @@ static void write_copy(const writer *w, const gp_instr *instr) {
         fprintf(w->out, ",\"bytes\":%zu", w->its->bytes(w->its->context, instr));
 }
 
+static void write_slots(const writer *w, const gp_instr *instr) {
+    const gp_accesses its = gp_instr_accesses(w->played->stages, instr);
+    bool any = false;
+    if (instr->flags & GP_INSTR_KEEP) fputs(",\"keep\":true", w->out);
+    if (instr->flags & GP_INSTR_FIRST) fputs(",\"first\":true", w->out);
+    for (int f = 0; f < GP_FRAMES; f++) {
+        if (!its.frame[f].uses) continue;
+        fprintf(w->out, "%s\"%s\":%u", any ? "," : ",\"slots\":{", gp_frame_name((gp_frame)f),
+                gp_instr_get_slot(instr, its.frame[f]));
+        any = true;
+    }
+    if (any) fputs("}", w->out);
+}
+
 static void write_instr(writer *w, size_t pc) {
     const gp_instr *instr = &w->played->programs->worker[w->worker].instrs[pc];
     const gp_play_worker *times = &w->its->play->worker[w->worker];
@@ -116,6 +130,7 @@ static void write_instr(writer *w, size_t pc) {
     if (gp_instr_has_micro(instr)) fprintf(w->out, ",\"micro\":%d", (int)instr->micro);
     fprintf(w->out, ",\"clock\":%" PRIu32 ",\"queue\":%d", instr->clock, queue);
     write_copy(w, instr);
+    if (w->its->slots) write_slots(w, instr);
     fprintf(w->out, ",\"start_ms\":%.12g,\"end_ms\":%.12g", w->its->milliseconds * times->start[pc],
             w->its->milliseconds * times->end[pc]);
     if (times->issued) fprintf(w->out, ",\"issued_ms\":%.12g", w->its->milliseconds * times->issued[pc]);
@@ -174,6 +189,12 @@ gp_status gp_program_json_write(const gp_program_json *its, FILE *out, gp_error 
     return status;
 }
 
+static void write_members(const char *key, const gp_indices *members, FILE *out) {
+    fprintf(out, ",\"%s\":[", key);
+    for (size_t i = 0; i < members->count; i++) fprintf(out, "%s%d", i ? "," : "", members->items[i]);
+    fputs("]", out);
+}
+
 void gp_collectives_json_write(const gp_stages *stages, FILE *out) {
     fputs("\"collectives\":[", out);
     for (size_t c = 0; c < stages->collective_count; c++) {
@@ -181,6 +202,9 @@ void gp_collectives_json_write(const gp_stages *stages, FILE *out) {
         fprintf(out, "%s{\"kind\":\"%s\",\"carries\":\"%s\"", c ? "," : "", gp_collective_kind_name(its->kind),
                 gp_part_kind_name(its->part));
         if (!gp_collective_is_mutual(its)) fprintf(out, ",\"root\":%d", its->root);
+        if (its->buckets > 1) fprintf(out, ",\"bucket\":%d,\"buckets\":%d", its->bucket, its->buckets);
+        write_members("contributors", &its->contributors, out);
+        write_members("collectors", &its->collectors, out);
         fprintf(out, ",\"transport\":\"%s\"}", gp_transport_name(its->transport));
     }
     fputs("]", out);

@@ -23,6 +23,7 @@ typedef struct gp_program_json {
     gp_status (*follow)(const void *context, int worker, size_t *bytes, gp_error *err);
     const void *context;
     bool instructions; /* else only the sums of each worker */
+    bool slots;        /* instructions have their flags and slots */
     bool lines;        /* each instruction on a line of its own; else all on one line */
 } gp_program_json;
 

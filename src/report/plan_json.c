@@ -61,15 +61,105 @@ static void write_layers(const gp_plan *plan, FILE *out) {
     fputs("]", out);
 }
 
+/* Passes of a stage that touch a value that it takes (`take`) or a gradient that it receives, as bits of routines. */
+static unsigned find_users(const gp_stage_plan *its, bool gradient, int at) {
+    unsigned users = 0;
+    for (int i = 0; i < its->sized_count; i++)
+        users |= (gradient ? its->sized[i].grad_users : its->sized[i].take_users)[at];
+    return users;
+}
+
+/* The same as the ops of instructions. */
+static void write_readers(const char *key, unsigned users, FILE *out) {
+    static const gp_instr_op op_of[GP_ROUTINES] = {[GP_ROUTINE_KEEP] = GP_INSTR_FORWARD,
+                                                   [GP_ROUTINE_DISCARD] = GP_INSTR_FORWARD,
+                                                   [GP_ROUTINE_EVALUATE] = GP_INSTR_FORWARD,
+                                                   [GP_ROUTINE_RECOMPUTE] = GP_INSTR_RECOMPUTE,
+                                                   [GP_ROUTINE_BACKWARD] = GP_INSTR_BACKWARD,
+                                                   [GP_ROUTINE_BACKWARD_INPUT] = GP_INSTR_BACKWARD_INPUT,
+                                                   [GP_ROUTINE_BACKWARD_WEIGHT] = GP_INSTR_BACKWARD_WEIGHT};
+    unsigned written = 0;
+    fprintf(out, ",\"%s\":[", key);
+    for (int k = 0; k < GP_ROUTINES; k++) {
+        if (!(users >> k & 1) || written >> op_of[k] & 1) continue;
+        fprintf(out, "%s\"%s\"", written ? "," : "", gp_instr_op_name(op_of[k]));
+        written |= 1U << op_of[k];
+    }
+    fputs("]", out);
+}
+
+static int most_micro_batches(const gp_plan *plan) {
+    int most = 0;
+    for (int m = 0; m < plan->mini_count; m++)
+        if (plan->minis[m].pieces > most) most = plan->minis[m].pieces;
+    return most;
+}
+
+static void write_buffer(const gp_plan *plan, int s, const char *name, const char *what, size_t offset, size_t bytes,
+                         bool *any, FILE *out) {
+    char text[400];
+    if (bytes == 0 || offset == GP_NO_OFFSET) return;
+    snprintf(text, sizeof text, "%s%s%s", name, *name && *what ? ": " : "", what);
+    fputs(*any ? ",{\"name\":" : "{\"name\":", out);
+    gp_json_text(out, text);
+    fprintf(out, ",\"offset\":%zu,\"bytes\":%zu}", plan->stage[s].base + offset, bytes);
+    *any = true;
+}
+
+static void write_param_buffers(const gp_plan *plan, int s, const gp_param_plan *param, bool *any, FILE *out) {
+    const char *name = plan->graph->params[param->param].name;
+    write_buffer(plan, s, name, "", param->master, param->stored, any, out);
+    write_buffer(plan, s, name, "working copy", param->copy.offset, param->copy.bytes, any, out);
+    if (!param->trained) return;
+    write_buffer(plan, s, name, "gradient", param->grad, param->grad_bytes, any, out);
+    for (int i = 0; i < plan->update.states; i++)
+        write_buffer(plan, s, name, i ? "second state" : "state", param->state[i], (size_t)param->own.count, any, out);
+}
+
+/* What outlives the step, and the slots, as bytes from the start of the worker's arena. */
+static void write_stage_memory(const gp_plan *plan, int s, FILE *out) {
+    const gp_stage_plan *its = &plan->stage[s];
+    bool any = false;
+    size_t parts = 0;
+    fputs(",\n\"buffers\":[", out);
+    write_buffer(plan, s, "", "scalars of a step", its->scalars, sizeof(gp_step_scalars), &any, out);
+    for (size_t i = 0; i < its->stats_count; i++)
+        write_buffer(plan, s, plan->graph->nodes[its->stats[i].node].name, "statistics", its->stats[i].offset,
+                     its->stats[i].stride * (size_t)most_micro_batches(plan), &any, out);
+    size_t squares = its->square_count + (s == gp_stages_root(plan->stages) ? its->squares_before : 0);
+    write_buffer(plan, s, "", "squares of gradients", its->squares, squares * sizeof(double), &any, out);
+    for (int i = 0; i < its->param_count; i++) write_param_buffers(plan, s, &its->params[i], &any, out);
+    const gp_stage *stage = &plan->stages->stage[s];
+    for (int b = 0; b < stage->buckets; b++)
+        parts += (size_t)gp_stage_plan_part(its, plan->stages, b, stage->replica).count;
+    write_buffer(plan, s, "", "gradients of other replicas", its->parts, parts * (size_t)(stage->replicas - 1), &any,
+                 out);
+    write_buffer(plan, s, "", "squares of blocks", its->blocks, its->block_count * sizeof(double), &any, out);
+    fputs("],\n\"frames\":{", out);
+    for (int f = 0; f < GP_FRAMES; f++)
+        fprintf(out, "%s\"%s\":{\"offset\":%zu,\"bytes\":%zu,\"slots\":%d}", f ? "," : "", gp_frame_name((gp_frame)f),
+                its->base + its->frame_base[f], its->frame_stride[f], its->slots[f]);
+    fputs("}", out);
+}
+
 /* The loss has the number of the last layer: it is no layer that a balance counts. */
 static void write_stage(const gp_plan *plan, int s, FILE *out) {
     const gp_stage *stage = &plan->stages->stage[s];
     const gp_node *nodes = plan->graph->nodes;
     int first = nodes[stage->first_node].unit, last = nodes[stage->first_node + stage->node_count - 1].unit;
-    fprintf(out,
-            "%s\n{\"worker\":%d,\"first_layer\":%d,\"layers\":%d,\"parameters\":%" PRId64 ",\"checkpoint\":\"%s\"}",
+    fprintf(out, "%s\n{\"worker\":%d,\"first_layer\":%d,\"layers\":%d,\"parameters\":%" PRId64 ",\"checkpoint\":\"%s\"",
             s ? "," : "", plan->stage[s].worker, first, last - first + 1, gp_plan_stage_parameters(plan, s),
             gp_plan_has_programs(plan) ? "file" : gp_checkpoint_mode_name(plan->checkpoints[stage->number]));
+    fprintf(out, ",\"number\":%d", stage->number);
+    if (stage->replicas > 1)
+        fprintf(out, ",\"replica\":%d,\"replicas\":%d,\"group\":%d", stage->replica, stage->replicas, stage->group);
+    unsigned users = 0;
+    for (int value = GP_VALUE_INPUT; value <= GP_VALUE_TARGET; value++)
+        if (gp_indices_find(&stage->takes, value) >= 0)
+            users |= find_users(&plan->stage[s], false, gp_indices_find(&stage->takes, value));
+    if (stage->loads_input || stage->loads_target) write_readers("loads_read_by", users, out);
+    write_stage_memory(plan, s, out);
+    fputs("}", out);
 }
 
 /* Several workers on the host are numbered, since all their devices have index 0. Several on one GPU have a number
@@ -104,7 +194,11 @@ static void write_worker(const gp_plan *plan, int worker, FILE *out) {
         if (plan->stage[s].alive > alive) alive = plan->stage[s].alive;
         for (int k = 0; k < GP_MEMORY_KINDS; k++) kinds[k] += plan->stage[s].memory[k];
     }
-    fprintf(out, "],\"arena_bytes\":%zu,\"largest_transient_bytes\":%zu,\"memory\":{", plan->arena[worker], alive);
+    size_t transient = plan->arena[worker] - plan->transient_base[worker];
+    size_t evaluation = plan->arena[worker] - plan->evaluation_base[worker];
+    fprintf(out, "],\"transient\":{\"offset\":%zu,\"bytes\":%zu},\"evaluation\":{\"offset\":%zu,\"bytes\":%zu}",
+            plan->transient_base[worker], transient, plan->evaluation_base[worker], evaluation);
+    fprintf(out, ",\"arena_bytes\":%zu,\"largest_transient_bytes\":%zu,\"memory\":{", plan->arena[worker], alive);
     for (int k = 0; k < GP_MEMORY_KINDS; k++)
         fprintf(out, "%s\"%s\":%zu", k ? "," : "", gp_memory_kind_name((gp_memory_kind)k), kinds[k]);
     fputs("}}", out);
@@ -116,8 +210,13 @@ static void write_edges(const gp_plan *plan, FILE *out) {
     fputs(",\n\"edges\":[", out);
     for (size_t e = 0; e < plan->stages->edge_count; e++) {
         const gp_edge *edge = &plan->stages->edges[e];
-        fprintf(out, "%s\n{\"from\":%d,\"to\":%d,\"carries\":\"%s\",\"bytes\":%zu}", e ? "," : "", edge->from, edge->to,
+        fprintf(out, "%s\n{\"from\":%d,\"to\":%d,\"carries\":\"%s\",\"bytes\":%zu", e ? "," : "", edge->from, edge->to,
                 gp_edge_kind_name(edge->kind), gp_value_bytes(plan->graph, edge->value, mini->piece));
+        const gp_stage *stage = &plan->stages->stage[edge->to];
+        bool gradient = edge->kind == GP_EDGE_GRADIENT;
+        int at = gradient ? gp_indices_find(&stage->grad_in, (int)e) : gp_indices_find(&stage->takes, edge->value);
+        write_readers("read_by", find_users(&plan->stage[edge->to], gradient, at), out);
+        fputs("}", out);
     }
     fputs("],", out);
     gp_collectives_json_write(plan->stages, out);
@@ -164,8 +263,12 @@ static gp_status follow_memory(const void *context, int worker, size_t *bytes, g
 }
 
 static void write_program_head(const gp_mini_plan *mini, const gp_play *play, FILE *out) {
-    fprintf(out, "{\"pass\":\"%s\",\"samples\":%" PRId64 ",\"micro_batches\":%d,\"step_ms\":%.12g,\"bubble\":%.12g,",
-            mini->training ? "training" : "evaluation", mini->samples, mini->pieces, 1000 * play->length,
+    fprintf(out,
+            "{\"pass\":\"%s\",\"samples\":%" PRId64 ",\"micro_batch_samples\":%" PRId64 ",\"last_samples\":%" PRId64
+            ",",
+            mini->training ? "training" : "evaluation", mini->samples, mini->piece, mini->last);
+    if (mini->programs->descending) fputs("\"descending\":true,", out);
+    fprintf(out, "\"micro_batches\":%d,\"step_ms\":%.12g,\"bubble\":%.12g,", mini->pieces, 1000 * play->length,
             gp_play_bubble(play));
 }
 
@@ -193,6 +296,7 @@ static gp_status write_program(const gp_plan_json *its, int m, bool instructions
                                          .follow = follow_memory,
                                          .context = &from,
                                          .instructions = instructions,
+                                         .slots = true,
                                          .lines = true};
         fputs(m ? ",\n" : "\n", out);
         write_program_head(mini, play, out);

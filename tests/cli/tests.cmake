@@ -119,6 +119,9 @@ set_tests_properties(cli_account cli_simulate cli_svg cli_trace PROPERTIES LABEL
 add_test(NAME cli_plan_json COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_plan_json.py
                                     $<TARGET_FILE:gpipe-train> $<TARGET_FILE:gpipe-balance>)
 set_tests_properties(cli_plan_json PROPERTIES LABELS "cli;unit;machine" TIMEOUT 300)
+add_test(NAME cli_check COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_check.py
+                                $<TARGET_FILE:gpipe-train>)
+set_tests_properties(cli_check PROPERTIES LABELS "cli;unit" TIMEOUT 240)
 add_test(NAME cli_memory COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_memory.py
                                  $<TARGET_FILE:gpipe-train> ${unbounded})
 set_tests_properties(cli_memory PROPERTIES LABELS "cli;unit;machine" TIMEOUT 300)
