@@ -156,6 +156,42 @@ def make_splice(folder):
                               "[", "]", ", ", "---\n", "...\n", "\r\n", "[4, 8]"})
 
 
+def make_claim(folder):
+    """A stage of one worker that trains, and two that evaluate."""
+    def instr(name, **more):
+        words_ = name.split()
+        its = {"name": name, "op": words_[0], "stage": int(words_[1][1:]), "clock": 0, "queue": 0, "waits": [], **more}
+        return {**its, "micro": int(words_[2][1:])} if len(words_) > 2 else its
+
+    def frames(at, count):
+        return {name: {"offset": at + 64 * i, "bytes": 64, "slots": count if name != "outbox" or at else 1}
+                for i, name in enumerate(("stash", "saved", "outbox", "gradient"))}
+
+    def stage(worker, first, at=128):
+        return {"worker": worker, "first_layer": first, "layers": 1, "number": first, "loads_read_by": ["F", "B"],
+                "buffers": [{"name": "w", "offset": 0, "bytes": 64}], "frames": frames(at, 1)}
+
+    def plan(stages, layers, edges, programs):
+        return {"format": "gpipe-plan", "kind": "plan", "name": "a", "layers": layers, "stages": stages,
+                "workers": [{"name": "cpu:0", "device": "cpu", "arena_bytes": 512, "transient": {"offset": 384, "bytes": 128},
+                             "evaluation": {"offset": 384, "bytes": 128}} for _ in stages],
+                "edges": edges, "collectives": [], "programs": programs}
+    one = plan([stage(0, 0)], [{"name": "l", "stage": 0, "layer": 0}], [], [
+        {"pass": "training", "samples": 2, "micro_batches": 1, "micro_batch_samples": 2, "last_samples": 2, "workers": [{"instructions": [
+            instr("load s0 m0", slots={"stash": 0}), instr("F s0 m0", keep=True, slots={"stash": 0, "saved": 0}),
+            instr("B s0 m0", first=True, slots={"stash": 0, "saved": 0, "gradient": 0}, bytes_alive=300), instr("step s0")]}]}])
+    two = plan([stage(0, 0), stage(1, 1)], [{"name": "k", "stage": 0, "layer": 0}, {"name": "l", "stage": 1, "layer": 1}],
+               [{"from": 0, "to": 1, "carries": "activation", "read_by": ["F"]}], [
+        {"pass": "evaluation", "samples": 1, "micro_batches": 1, "micro_batch_samples": 1, "last_samples": 1, "workers": [
+            {"instructions": [instr("load s0 m0", slots={"stash": 0}), instr("F s0 m0", slots={"stash": 0, "outbox": 0}),
+                              instr("send s0 m0", edge=0, slots={"outbox": 0})]},
+            {"instructions": [instr("load s1 m0", slots={"stash": 0}), instr("recv s1 m0", edge=0, slots={"stash": 0}, waits=[[0, 2]]),
+                              instr("F s1 m0", slots={"stash": 0})]}]}])
+    for name, its in (("one", one), ("two", two)):
+        write(folder / "seeds", name, json.dumps(its, separators=(",", ":")).encode())
+    write_dictionary(folder, {f'"{word}"' for word in words("check")} | {"-1", "null", "[]", "{}", "9223372036854775807", "true"})
+
+
 def make_guard(folder):
     def message(kind, status, rank, text=b""):
         return struct.pack("<BBHI", kind, status, rank, len(text)) + text
@@ -248,7 +284,7 @@ def main():
         sys.exit(__doc__)
     folder = pathlib.Path(sys.argv[1])
     for name, make in (("config", make_config), ("program_text", make_program_text), ("safetensors", make_safetensors),
-                       ("tensors", make_tensors), ("idx", make_idx), ("snapshot", make_snapshot), ("profile", make_profile),
+                       ("tensors", make_tensors), ("idx", make_idx), ("snapshot", make_snapshot), ("profile", make_profile), ("claim", make_claim),
                        ("splice", make_splice), ("guard", make_guard), ("handshake", make_handshake), ("opening", make_opening), ("calls", make_calls),
                        ("folder", make_folder)):
         make(folder / name)

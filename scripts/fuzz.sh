@@ -12,7 +12,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 folder=${GPIPE_FUZZ:-build-fuzz/fuzzing}
-targets=(config program_text safetensors tensors idx snapshot profile splice guard handshake opening calls folder)
+targets=(config program_text safetensors tensors idx snapshot profile splice claim guard handshake opening calls folder)
 
 executions() { cat "$folder/$1"/log.* 2>/dev/null | awk '/^stat::number_of_executed_units:/ {all += $2} END {print all + 0}'; }
 

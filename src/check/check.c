@@ -86,10 +86,10 @@ void gp_certificate_write(const gp_claim *claim, const gp_certificate *its, FILE
             its->passes);
     fprintf(out, "copies       %zu, each sent once and received once\n", its->copies);
     fprintf(out, "order        nothing is read before it is written\n");
-    fprintf(
-        out,
-        "gradients    %zu sums: each micro-batch once on each stage, in one order, divided by the samples of all%s\n",
-        its->sums, claim->members && has_replicas(claim) ? "; each bucket once of each replica" : "");
+    fprintf(out,
+            "gradients    %s: each micro-batch once on each stage, in one order, divided by the samples of all%s\n",
+            of_many(its->sums, "sum", a),
+            claim->members && has_replicas(claim) ? "; each bucket once of each replica" : "");
     if (claim->slots)
         fprintf(out,
                 "slots        %zu lives: no two in one slot at a time\nmemory       no buffer lies over another one\n",

@@ -134,7 +134,8 @@ static void write_stage_memory(const gp_plan *plan, int s, FILE *out) {
         parts += (size_t)gp_stage_plan_part(its, plan->stages, b, stage->replica).count;
     write_buffer(plan, s, "", "gradients of other replicas", its->parts, parts * (size_t)(stage->replicas - 1), &any,
                  out);
-    write_buffer(plan, s, "", "squares of blocks", its->blocks, its->block_count * sizeof(double), &any, out);
+    if (plan->stages->norms)
+        write_buffer(plan, s, "", "squares of blocks", its->blocks, its->block_count * sizeof(double), &any, out);
     fputs("],\n\"frames\":{", out);
     for (int f = 0; f < GP_FRAMES; f++)
         fprintf(out, "%s\"%s\":{\"offset\":%zu,\"bytes\":%zu,\"slots\":%d}", f ? "," : "", gp_frame_name((gp_frame)f),

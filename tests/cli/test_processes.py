@@ -485,6 +485,8 @@ class Matrix(Launched):
             arguments = sets([*common, self.draw_devices(rng, replicas, processes if ranked else 0), *more])
             with self.subTest(number=number, processes=processes, arguments=arguments):
                 trace = [*(["--trace-steps", "2:3"] if number % 4 == 1 else []), *(["--trace-layers"] if number % 3 else []), "--trace"]
+                for planned in (plain, arguments):
+                    subprocess.run([OPTIONS.program, "--check", "c.yaml", *planned], cwd=self.folder, check=True, stdout=subprocess.DEVNULL)
                 start = time.monotonic()
                 one = self.by_itself([*plain, *trace, "one.json"])
                 several = self.together(processes, *arguments, *trace, "several.json")
