@@ -126,6 +126,18 @@ bool gp_facts_carries(const gp_facts *f, int edge, int micro) {
     return gp_claim_edge_carries(f->claim, f->program, edge, micro);
 }
 
+/* Before anything is reserved for each micro-batch: right programs have at least their forward passes. */
+static gp_status check_length(const gp_facts *f) {
+    size_t count = 0, passes = 0;
+    for (size_t w = 0; w < f->claim->worker_count; w++) count += f->program->worker[w].count;
+    for (int s = 0; s < (int)f->claim->stage_count; s++)
+        for (int m = 0; m < f->program->micro_batches && passes <= count; m++)
+            passes += gp_claim_stage_has(f->claim, f->program, s, m);
+    if (passes <= count) return GP_OK;
+    return gp_facts_lack(f, "%zu instructions are too few for %d micro-batches on %zu stages", count,
+                         f->program->micro_batches, f->claim->stage_count);
+}
+
 /* An array of places, all nowhere. */
 static gp_status new_places(void **out, size_t count, size_t fields, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_new_array(out, gp_size_times(count, fields), sizeof(int64_t), err));
@@ -138,6 +150,7 @@ static gp_status new_places(void **out, size_t count, size_t fields, gp_error *e
 gp_status gp_facts_init(gp_facts *facts, const gp_claim *claim, const gp_claim_program *program, gp_error *err) {
     *facts = (gp_facts){.claim = claim, .program = program, .err = err};
     size_t micros = (size_t)program->micro_batches;
+    GP_RETURN_IF_FAILED(check_length(facts));
     PLACES(micros, gp_size_times(claim->stage_count, micros));
     PLACES(copies, gp_size_times(claim->edge_count, micros));
     PLACES(members, gp_size_times(claim->collective_count, claim->stage_count));

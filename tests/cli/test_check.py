@@ -226,6 +226,7 @@ SINGLE = {
                                    TRAINING + WHERE + r"stage 0 is none of those that post in collective \d"),
     "a barrier of one worker": (lambda its: its.insert(0, 0, {"op": "barrier", "stage": 0, "name": "barrier", "clock": 0, "queue": 0, "waits": []}),
                                 TRAINING + "worker 1 has 0 barriers, but worker 0 has 1"),
+    "far too many micro-batches": (key(["programs", 0, "micro_batches"], 60000), TRAINING + "[0-9]+ instructions are too few for 60000 micro-batches on 3 stages"),
     "a norm in an evaluation": (lambda its: its.plan["programs"][-1]["workers"][0]["instructions"].append(copy.deepcopy(its.instr("norm", 0))),
                                 "evaluation, 22 samples: " + WHERE + "belongs to training"),
 }
