@@ -26,9 +26,13 @@ static gp_status check_program(const gp_claim *claim, const gp_claim_program *pr
                                gp_error *err) {
     gp_facts facts;
     gp_freed freed = {0};
+    char name[64];
     gp_status status = gp_facts_init(&facts, claim, program, err);
     if (status == GP_OK) status = gp_check_presence(&facts);
-    if (status == GP_OK) status = gp_happens_create(claim, program, NULL, 0, true, &facts.order, err);
+    if (status == GP_OK) {
+        status = gp_happens_create(claim, program, NULL, 0, true, &facts.order, err);
+        if (status == GP_PROGRAM) status = gp_error_context(err, "%s: ", gp_program_name(program, name));
+    }
     if (status == GP_OK) status = gp_check_order(&facts);
     if (status == GP_OK && claim->slots) status = gp_check_lives(&facts, &freed, &out->lives);
     if (status == GP_OK) status = gp_check_memory(&facts, out->peak);
@@ -44,6 +48,7 @@ gp_status gp_check(const gp_claim *claim, gp_certificate *out, gp_error *err) {
     gp_status status = GP_NEW(&out->peak, claim->worker_count, err);
     for (size_t w = 0; w < claim->worker_count && status == GP_OK; w++) out->peak[w] = -1;
     if (status == GP_OK) status = gp_check_layers(claim, err);
+    if (status == GP_OK && claim->members) status = gp_check_members(claim, err);
     if (status == GP_OK && claim->slots) status = gp_check_regions(claim, err);
     for (size_t p = 0; p < claim->program_count && status == GP_OK; p++)
         status = check_program(claim, &claim->programs[p], out, err);
@@ -66,7 +71,7 @@ static const char *of_many(size_t count, const char *one, char text[64]) {
 }
 
 static void write_holds(const gp_holds *its, const char *condition, FILE *out) {
-    fprintf(out, "             %s if %s\n", its->why[0] ? "there is one" : "none", condition);
+    fprintf(out, "             %s if %s\n", its->why[0] ? "one" : "none", condition);
     if (its->why[0]) gp_print(out, "             (%s)\n", its->why);
 }
 
@@ -80,14 +85,15 @@ void gp_certificate_write(const gp_claim *claim, const gp_certificate *its, FILE
     char a[64], b[64], c[64], bytes[32];
     gp_print(out, "checked      %s: %s, %s, %s\n", claim->name, of_many(claim->program_count, "program", a),
              of_many(claim->worker_count, "worker", b), of_many(its->instructions, "instruction", c));
-    fprintf(out, "layers       each of %d on one stage, of %zu\n",
-            claim->layer_count ? claim->layers[claim->layer_count - 1].layer + 1 : 0, claim->stage_count);
+    fprintf(out, "layers       %d, each on one of %d stages\n", claim->layers[claim->layer_count - 1].layer + 1,
+            claim->stages[claim->stage_count - 1].number + 1);
     fprintf(out, "passes       %zu: each F, and in training each B, or I and W, once for each micro-batch and stage\n",
             its->passes);
     fprintf(out, "copies       %zu, each sent once and received once\n", its->copies);
     fprintf(out, "order        nothing is read before it is written\n");
     fprintf(out,
-            "gradients    %s: each micro-batch once on each stage, in one order, divided by the samples of all%s\n",
+            "gradients    %s: each micro-batch once on each stage, in one order; the micro-batches add up to the "
+            "mini-batch%s\n",
             of_many(its->sums, "sum", a),
             claim->members && has_replicas(claim) ? "; each bucket once of each replica" : "");
     if (claim->slots)
@@ -101,11 +107,11 @@ void gp_certificate_write(const gp_claim *claim, const gp_certificate *its, FILE
                      its->peak[w]);
     fprintf(out, "deadlock     none\n");
     if (claim->slots)
-        write_holds(&its->queued, "links are first in, first out, and a message stays in them until its memory is free",
-                    out);
+        write_holds(&its->queued,
+                    "links are first in, first out, and hold each message until the receiver's slot is free", out);
     write_holds(&its->blocking, "each send blocks its worker until the receive begins", out);
-    if (!claim->slots)
-        fprintf(
-            out,
-            "not shown    flags, slots, buffers and who takes part in collectives: the file is of an older version\n");
+    if (!claim->slots || !claim->members)
+        fprintf(out, "not shown    %s%s%s: the file is of an older version\n",
+                claim->slots ? "" : "flags, slots and buffers", claim->slots || claim->members ? "" : ", and ",
+                claim->members ? "" : "who takes part in collectives");
 }

@@ -17,6 +17,10 @@ static const char *const collective_kinds[GP_CLAIM_COLLECTIVE_KINDS] = {"gather"
 static const char *const parts[GP_CLAIM_PARTS] = {"squares",   "scalars", "losses",    "statistics",
                                                   "gradients", "blocks",  "parameters"};
 
+#define MOST_BYTES   ((int64_t)1 << 46)
+#define MOST_SAMPLES ((int64_t)1 << 40)
+enum { MOST_SLOTS = 1 << 16, MOST_LAYERS = 1 << 20 };
+
 /* ---- values of JSON, with a sentence for each that is missing or of another type --------------------------------- */
 
 typedef struct reader {
@@ -100,37 +104,39 @@ static gp_status read_layer(reader *r, const json_t *from, gp_claim *claim, size
     int64_t stage, layer;
     snprintf(r->where, sizeof r->where, "layer %zu", i);
     GP_RETURN_IF_FAILED(read_text(r, from, "name", &to->name));
-    GP_RETURN_IF_FAILED(read_whole(r, from, "stage", INT_MIN, INT_MAX, &stage));
-    GP_RETURN_IF_FAILED(read_whole(r, from, "layer", INT_MIN, INT_MAX, &layer));
+    GP_RETURN_IF_FAILED(read_whole(r, from, "stage", -MOST_LAYERS, MOST_LAYERS, &stage));
+    GP_RETURN_IF_FAILED(read_whole(r, from, "layer", -MOST_LAYERS, MOST_LAYERS, &layer));
     to->stage = (int)stage;
     to->layer = (int)layer;
     return GP_OK;
 }
 
 static gp_status read_range(const reader *r, const json_t *from, gp_claim_buffer *to) {
-    GP_RETURN_IF_FAILED(read_whole(r, from, "offset", 0, INT64_MAX / 4, &to->offset));
-    return read_whole(r, from, "bytes", 0, INT64_MAX / 4, &to->bytes);
+    GP_RETURN_IF_FAILED(read_whole(r, from, "offset", 0, MOST_BYTES, &to->offset));
+    return read_whole(r, from, "bytes", 0, MOST_BYTES, &to->bytes);
 }
 
-static gp_status read_slots(const reader *r, const json_t *from, gp_claim_stage *to) {
+static gp_status read_slots(reader *r, const json_t *from, gp_claim_stage *to, size_t stage) {
     for (int f = 0; f < GP_CLAIM_FRAMES; f++) {
+        snprintf(r->where, sizeof r->where, "stage %zu, %s slots", stage, gp_claim_frames[f]);
         const json_t *slots = json_object_get(from, gp_claim_frames[f]);
         gp_claim_buffer range;
         GP_RETURN_IF_FAILED(read_range(r, slots, &range));
-        GP_RETURN_IF_FAILED(read_whole(r, slots, "slots", 0, 1 << 20, &to->slots[f].count));
+        GP_RETURN_IF_FAILED(read_whole(r, slots, "slots", 0, MOST_SLOTS, &to->slots[f].count));
         to->slots[f].offset = range.offset;
         to->slots[f].bytes = range.bytes;
     }
     return GP_OK;
 }
 
-static gp_status read_buffers(const reader *r, const json_t *from, gp_claim_stage *to) {
+static gp_status read_buffers(reader *r, const json_t *from, gp_claim_stage *to, size_t stage) {
     const json_t *list;
     size_t count;
     GP_RETURN_IF_FAILED(read_list(r, from, "buffers", &list, &count));
     GP_RETURN_IF_FAILED(GP_NEW(&to->buffers, count, r->err));
     to->buffer_count = count;
     for (size_t b = 0; b < count; b++) {
+        snprintf(r->where, sizeof r->where, "stage %zu, buffer %zu", stage, b);
         GP_RETURN_IF_FAILED(read_text(r, json_array_get(list, b), "name", &to->buffers[b].name));
         GP_RETURN_IF_FAILED(read_range(r, json_array_get(list, b), &to->buffers[b]));
     }
@@ -141,21 +147,21 @@ static gp_status read_stage(reader *r, const json_t *from, gp_claim *claim, size
     gp_claim_stage *to = &claim->stages[i];
     int64_t first, layers, worker;
     snprintf(r->where, sizeof r->where, "stage %zu", i);
-    GP_RETURN_IF_FAILED(read_whole(r, from, "worker", INT_MIN, INT_MAX, &worker));
-    GP_RETURN_IF_FAILED(read_whole(r, from, "first_layer", INT_MIN, INT_MAX, &first));
-    GP_RETURN_IF_FAILED(read_whole(r, from, "layers", INT_MIN, INT_MAX, &layers));
+    GP_RETURN_IF_FAILED(read_whole(r, from, "worker", -MOST_LAYERS, MOST_LAYERS, &worker));
+    GP_RETURN_IF_FAILED(read_whole(r, from, "first_layer", -MOST_LAYERS, MOST_LAYERS, &first));
+    GP_RETURN_IF_FAILED(read_whole(r, from, "layers", -MOST_LAYERS, MOST_LAYERS, &layers));
     to->worker = (int)worker;
     to->first_layer = (int)first;
     to->layers = (int)layers;
-    GP_RETURN_IF_FAILED(read_index(r, from, "number", 0, INT_MAX, (int)i, &to->number));
-    GP_RETURN_IF_FAILED(read_index(r, from, "replicas", 1, INT_MAX, 1, &to->replicas));
+    GP_RETURN_IF_FAILED(read_index(r, from, "number", 0, MOST_LAYERS, (int)i, &to->number));
+    GP_RETURN_IF_FAILED(read_index(r, from, "replicas", 1, MOST_LAYERS, 1, &to->replicas));
     GP_RETURN_IF_FAILED(read_index(r, from, "replica", 0, to->replicas - 1, 0, &to->replica));
     GP_RETURN_IF_FAILED(read_index(r, from, "group", 1, to->replicas, 1, &to->group));
     to->loads = json_object_get(from, "loads_read_by") != NULL;
     GP_RETURN_IF_FAILED(read_readers(r, from, "loads_read_by", &to->readers));
     if (!claim->slots) return GP_OK;
-    GP_RETURN_IF_FAILED(read_buffers(r, from, to));
-    return read_slots(r, json_object_get(from, "frames"), to);
+    GP_RETURN_IF_FAILED(read_buffers(r, from, to, i));
+    return read_slots(r, json_object_get(from, "frames"), to, i);
 }
 
 static gp_status read_worker(reader *r, const json_t *from, gp_claim *claim, size_t i) {
@@ -163,8 +169,9 @@ static gp_status read_worker(reader *r, const json_t *from, gp_claim *claim, siz
     const char *device = json_string_value(json_object_get(from, "device"));
     snprintf(r->where, sizeof r->where, "worker %zu", i);
     GP_RETURN_IF_FAILED(read_text(r, from, "name", &to->name));
-    to->queues = device && strcmp(device, "cpu") != 0 && strcmp(device, "ref") != 0;
-    GP_RETURN_IF_FAILED(read_whole(r, from, "arena_bytes", 0, INT64_MAX / 4, &to->arena));
+    if (!device) return bad(r, "device", "is missing, or no text");
+    to->queues = strcmp(device, "cpu") != 0 && strcmp(device, "ref") != 0;
+    GP_RETURN_IF_FAILED(read_whole(r, from, "arena_bytes", 0, MOST_BYTES, &to->arena));
     if (!claim->slots) return GP_OK;
     GP_RETURN_IF_FAILED(read_range(r, json_object_get(from, "transient"), &to->transient));
     return read_range(r, json_object_get(from, "evaluation"), &to->evaluation);
@@ -238,17 +245,18 @@ static gp_status read_waits(const reader *r, const json_t *from, const char *key
 static gp_status read_used_slots(const reader *r, const json_t *from, gp_claim_instr *to) {
     const json_t *slots = json_object_get(from, "slots");
     for (int f = 0; f < GP_CLAIM_FRAMES; f++)
-        GP_RETURN_IF_FAILED(read_index(r, slots, gp_claim_frames[f], 0, 1 << 20, -1, &to->slot[f]));
+        GP_RETURN_IF_FAILED(read_index(r, slots, gp_claim_frames[f], 0, MOST_SLOTS, -1, &to->slot[f]));
     return GP_OK;
 }
 
-static gp_status read_instr(const reader *r, const json_t *from, const gp_claim *claim, gp_claim_program *program,
+static gp_status read_instr(const reader *r, const json_t *from, gp_claim *claim, gp_claim_program *program,
                             gp_claim_instr *to) {
     const char *name = json_string_value(json_object_get(from, "name"));
     int op;
     snprintf(to->name, sizeof to->name, "%s", name ? name : "");
     GP_RETURN_IF_FAILED(read_word(r, from, "op", ops, GP_CLAIM_OPS, &op));
     to->op = (gp_claim_op)op;
+    claim->norms = claim->norms || op == GP_CLAIM_NORM || op == GP_CLAIM_CLIP;
     GP_RETURN_IF_FAILED(read_index(r, from, "stage", 0, (int64_t)claim->stage_count - 1, -1, &to->stage));
     if (to->stage < 0) return bad(r, "stage", "is missing");
     GP_RETURN_IF_FAILED(read_index(r, from, "micro", 0, program->micro_batches - 1, -1, &to->micro));
@@ -266,15 +274,15 @@ static gp_status read_instr(const reader *r, const json_t *from, const gp_claim 
     GP_RETURN_IF_FAILED(read_flag(r, from, "keep", &to->keep));
     GP_RETURN_IF_FAILED(read_flag(r, from, "first", &to->first));
     to->bytes = to->alive = -1;
-    if (json_object_get(from, "bytes")) GP_RETURN_IF_FAILED(read_whole(r, from, "bytes", 0, INT64_MAX / 4, &to->bytes));
+    if (json_object_get(from, "bytes")) GP_RETURN_IF_FAILED(read_whole(r, from, "bytes", 0, MOST_BYTES, &to->bytes));
     if (json_object_get(from, "bytes_alive"))
-        GP_RETURN_IF_FAILED(read_whole(r, from, "bytes_alive", 0, INT64_MAX / 4, &to->alive));
+        GP_RETURN_IF_FAILED(read_whole(r, from, "bytes_alive", 0, MOST_BYTES, &to->alive));
     GP_RETURN_IF_FAILED(read_used_slots(r, from, to));
     GP_RETURN_IF_FAILED(read_waits(r, from, "waits", program, &to->waits, &to->wait_count));
     return read_waits(r, from, "host_waits", program, &to->host, &to->host_count);
 }
 
-static gp_status read_worker_program(reader *r, const json_t *from, const gp_claim *claim, size_t p, size_t w) {
+static gp_status read_worker_program(reader *r, const json_t *from, gp_claim *claim, size_t p, size_t w) {
     gp_claim_program *program = &claim->programs[p];
     const json_t *list;
     size_t count;
@@ -311,7 +319,7 @@ static gp_status read_program(reader *r, const json_t *from, gp_claim *claim, si
     snprintf(r->where, sizeof r->where, "program %zu", p);
     GP_RETURN_IF_FAILED(read_word(r, from, "pass", passes, 2, &pass));
     to->training = pass;
-    GP_RETURN_IF_FAILED(read_whole(r, from, "samples", 1, INT64_MAX / 4, &to->samples));
+    GP_RETURN_IF_FAILED(read_whole(r, from, "samples", 1, MOST_SAMPLES, &to->samples));
     GP_RETURN_IF_FAILED(read_whole(r, from, "micro_batches", 1, 1 << 16, &micro_batches));
     to->micro_batches = (int)micro_batches;
     GP_RETURN_IF_FAILED(read_flag(r, from, "descending", &to->descending));
@@ -319,8 +327,8 @@ static gp_status read_program(reader *r, const json_t *from, gp_claim *claim, si
     to->piece = (to->samples + micro_batches - 1) / micro_batches;
     to->last = to->samples - to->piece * (micro_batches - 1);
     if (claim->slots) {
-        GP_RETURN_IF_FAILED(read_whole(r, from, "micro_batch_samples", 0, INT64_MAX / 4, &to->piece));
-        GP_RETURN_IF_FAILED(read_whole(r, from, "last_samples", 0, INT64_MAX / 4, &to->last));
+        GP_RETURN_IF_FAILED(read_whole(r, from, "micro_batch_samples", 0, to->samples, &to->piece));
+        GP_RETURN_IF_FAILED(read_whole(r, from, "last_samples", 0, to->samples, &to->last));
     }
     GP_RETURN_IF_FAILED(read_list(r, from, "workers", &list, &count));
     if (count != claim->worker_count) return bad(r, "workers", "is a list of another length than that of the plan");
@@ -349,21 +357,29 @@ static gp_status read_items(reader *r, const json_t *root, const char *key, size
     GP_RETURN_IF_FAILED(read_items(r, root, key, &claim->field##_count, sizeof *claim->field##s,                       \
                                    (void **)&claim->field##s, claim, read))
 
+static bool some_has(const json_t *root, const char *list, const char *key) {
+    const json_t *items = json_object_get(root, list);
+    for (size_t i = 0; i < json_array_size(items); i++)
+        if (json_object_get(json_array_get(items, i), key)) return true;
+    return false;
+}
+
 static gp_status read_all(reader *r, const json_t *root, gp_claim *claim) {
     const char *format = json_string_value(json_object_get(root, "format"));
     const char *kind = json_string_value(json_object_get(root, "kind"));
     const char *left_out = json_string_value(json_object_get(root, "left_out"));
     if (!format || strcmp(format, "gpipe-plan") != 0)
         return gp_fail(r->err, GP_DATA, "%s: is not the plan of a run: the key format is not \"gpipe-plan\"", r->path);
+    if (json_integer_value(json_object_get(root, "version")) != 1)
+        return gp_fail(r->err, GP_DATA, "%s: version: this version of the program reads plans of version 1", r->path);
     if (!kind || strcmp(kind, "plan") != 0)
         return gp_fail(r->err, GP_DATA,
                        "%s: is the plan of a simulation, which has no memory: only plans of runs can be checked",
                        r->path);
     if (left_out) return gp_fail(r->err, GP_DATA, "%s: the file leaves out its instructions: %s", r->path, left_out);
-    const json_t *stage = json_array_get(json_object_get(root, "stages"), 0);
-    const json_t *collective = json_array_get(json_object_get(root, "collectives"), 0);
-    claim->slots = json_object_get(stage, "frames") != NULL;
-    claim->members = !collective || json_object_get(collective, "contributors") != NULL;
+    claim->slots = some_has(root, "stages", "frames");
+    claim->members =
+        json_array_size(json_object_get(root, "collectives")) == 0 || some_has(root, "collectives", "contributors");
     GP_RETURN_IF_FAILED(read_text(r, root, "name", &claim->name));
     READ_ITEMS("layers", layer, read_layer);
     READ_ITEMS("stages", stage, read_stage);
@@ -371,6 +387,9 @@ static gp_status read_all(reader *r, const json_t *root, gp_claim *claim) {
     READ_ITEMS("edges", edge, read_edge);
     READ_ITEMS("collectives", collective, read_collective);
     READ_ITEMS("programs", program, read_program);
+    if (claim->layer_count == 0 || claim->stage_count == 0 || claim->worker_count == 0 || claim->program_count == 0)
+        return gp_fail(r->err, GP_DATA, "%s: has no layers, stages, workers or programs: there is nothing to check",
+                       r->path);
     return GP_OK;
 }
 

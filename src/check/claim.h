@@ -170,6 +170,11 @@ typedef struct gp_claim {
 GP_MUST_USE gp_status gp_claim_read(const char *text, size_t bytes, const char *path, gp_claim **out, gp_error *err);
 void gp_claim_destroy(gp_claim **claim);
 
+/* The first replica of the last stage, where the loss is. */
+static inline int gp_claim_root(const gp_claim *claim) {
+    int last = (int)claim->stage_count - 1;
+    return last - claim->stages[last].replica;
+}
 /* Micro-batches of which a stage has samples, and which an edge carries: whether this one is among them. */
 bool gp_claim_stage_has(const gp_claim *claim, const gp_claim_program *program, int stage, int micro);
 bool gp_claim_edge_carries(const gp_claim *claim, const gp_claim_program *program, int edge, int micro);

@@ -9,14 +9,20 @@
 /* ---- sentences ----------------------------------------------------------------------------------------------------
  */
 
+const char *gp_program_name(const gp_claim_program *program, char text[64]) {
+    snprintf(text, 64, "%s, %" PRId64 " sample%s", program->training ? "training" : "evaluation", program->samples,
+             program->samples == 1 ? "" : "s");
+    return text;
+}
+
 gp_status gp_facts_lack(const gp_facts *f, const char *format, ...) {
     char what[600];
     va_list args;
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    return gp_fail(f->err, GP_PROGRAM, "%s, %" PRId64 " sample%s: %s", f->program->training ? "training" : "evaluation",
-                   f->program->samples, f->program->samples == 1 ? "" : "s", what);
+    char name[64];
+    return gp_fail(f->err, GP_PROGRAM, "%s: %s", gp_program_name(f->program, name), what);
 }
 
 gp_status gp_facts_refuse(const gp_facts *f, int stage, int64_t pc, const char *format, ...) {
@@ -43,7 +49,7 @@ gp_status gp_facts_in_order(const gp_facts *f, int stage_a, int64_t a, int stage
 
 static gp_status note(const gp_facts *f, int64_t *place, const gp_claim_instr *instr, int64_t pc) {
     if (*place != GP_NOWHERE)
-        return gp_facts_refuse(f, instr->stage, pc, "is there a second time: instruction %" PRId64 " is the same",
+        return gp_facts_refuse(f, instr->stage, pc, "is there a second time: the first is instruction %" PRId64,
                                *place);
     *place = pc;
     return GP_OK;
@@ -87,12 +93,33 @@ static gp_status note_member(const gp_facts *f, const gp_claim_instr *instr, int
                 instr, pc);
 }
 
+/* Flags where they have no meaning are no harmless ones: another reader may give them some. */
+static gp_status check_flags(const gp_facts *f, const gp_claim_instr *instr, int64_t pc) {
+    bool forward = instr->op == GP_CLAIM_F ||
+                   (instr->op == GP_CLAIM_SEND && f->claim->edges[instr->edge].kind != GP_CLAIM_GRADIENTS);
+    bool backward = instr->op == GP_CLAIM_B || instr->op == GP_CLAIM_I || instr->op == GP_CLAIM_W;
+    if (instr->keep && (!forward || !f->program->training))
+        return gp_facts_refuse(f, instr->stage, pc, "cannot have the flag keep");
+    if (instr->first && !backward) return gp_facts_refuse(f, instr->stage, pc, "cannot have the flag first");
+    return GP_OK;
+}
+
+/* Passes share what is transient, so all that computes stands in one queue. Sums of replicas that are collected, and
+ * what is received, may have one of their own. */
+static gp_status check_queue(const gp_facts *f, const gp_claim_instr *instr, int64_t pc) {
+    bool receives = instr->op == GP_CLAIM_LOAD || instr->op == GP_CLAIM_RECV || instr->op == GP_CLAIM_COLLECT;
+    if (instr->queue == 0 || receives || !f->claim->workers[gp_facts_worker(f, instr->stage)].queues) return GP_OK;
+    return gp_facts_refuse(f, instr->stage, pc, "stands in queue %d, beside the passes of the worker", instr->queue);
+}
+
 static gp_status note_instr(const gp_facts *f, const gp_claim_instr *instr, int64_t pc) {
     gp_fact_micro *micro = instr->micro >= 0 ? gp_facts_micro(f, instr->stage, instr->micro) : NULL;
     gp_fact_stage *stage = &f->stages[instr->stage];
     if (micro && !gp_claim_stage_has(f->claim, f->program, instr->stage, instr->micro))
         return gp_facts_refuse(f, instr->stage, pc, "the stage's replica has no sample of micro-batch %d",
                                instr->micro);
+    GP_RETURN_IF_FAILED(check_flags(f, instr, pc));
+    GP_RETURN_IF_FAILED(check_queue(f, instr, pc));
     switch (instr->op) {
     case GP_CLAIM_LOAD:
         if (f->claim->slots && !f->claim->stages[instr->stage].loads)
@@ -116,7 +143,12 @@ static gp_status note_instr(const gp_facts *f, const gp_claim_instr *instr, int6
     case GP_CLAIM_W: return note(f, &micro->w, instr, pc);
     case GP_CLAIM_NORM: return note(f, &stage->norm, instr, pc);
     case GP_CLAIM_CLIP: return note(f, &stage->clip, instr, pc);
-    case GP_CLAIM_UPDATE: return note(f, &stage->update, instr, pc);
+    case GP_CLAIM_UPDATE:
+        if (!f->claim->shards || f->claim->stages[instr->stage].replicas == 1)
+            return gp_facts_refuse(
+                f, instr->stage, pc,
+                "the stage shares its parameters with no other replica: they would be updated twice");
+        return note(f, &stage->update, instr, pc);
     default: return note(f, &stage->step, instr, pc);
     }
 }
@@ -148,21 +180,30 @@ static gp_status new_places(void **out, size_t count, size_t fields, gp_error *e
     GP_RETURN_IF_FAILED(new_places((void **)&facts->field, (count), sizeof *facts->field / sizeof(int64_t), err))
 
 gp_status gp_facts_init(gp_facts *facts, const gp_claim *claim, const gp_claim_program *program, gp_error *err) {
-    *facts = (gp_facts){.claim = claim, .program = program, .err = err};
+    *facts = (gp_facts){.claim = claim, .program = program, .err = err, .norms = claim->norms && program->training};
     size_t micros = (size_t)program->micro_batches;
     GP_RETURN_IF_FAILED(check_length(facts));
     PLACES(micros, gp_size_times(claim->stage_count, micros));
     PLACES(copies, gp_size_times(claim->edge_count, micros));
     PLACES(members, gp_size_times(claim->collective_count, claim->stage_count));
     PLACES(stages, claim->stage_count);
-    for (size_t w = 0; w < claim->worker_count; w++)
+    for (size_t w = 0; w < claim->worker_count; w++) {
+        int last[2] = {-1, -1}; /* posted, collected */
         for (size_t pc = 0; pc < program->worker[w].count; pc++) {
             const gp_claim_instr *instr = &program->worker[w].instrs[pc];
             if (gp_facts_worker(facts, instr->stage) != (int)w)
                 return gp_facts_lack(facts, "worker %zu, instruction %zu (%s): stage %d is on worker %d", w, pc,
                                      instr->name, instr->stage, gp_facts_worker(facts, instr->stage));
             GP_RETURN_IF_FAILED(note_instr(facts, instr, (int64_t)pc));
+            bool collects = instr->op == GP_CLAIM_COLLECT;
+            if (!collects && instr->op != GP_CLAIM_POST) continue;
+            if (instr->collective < last[collects])
+                return gp_facts_refuse(facts, instr->stage, (int64_t)pc,
+                                       "comes after collective %d: workers %s in rising order", last[collects],
+                                       collects ? "collect" : "post");
+            last[collects] = instr->collective;
         }
+    }
     return GP_OK;
 }
 
@@ -171,5 +212,7 @@ void gp_facts_fini(gp_facts *facts) {
     free(facts->stages);
     free(facts->copies);
     free(facts->members);
+    for (size_t w = 0; facts->grows && w < facts->claim->worker_count; w++) free(facts->grows[w]);
+    free(facts->grows);
     gp_happens_destroy(&facts->order);
 }

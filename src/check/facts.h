@@ -42,11 +42,13 @@ typedef struct gp_facts {
     const gp_claim *claim;
     const gp_claim_program *program;
     gp_error *err;
+    bool norms;              /* training finds the norm of all gradients */
     gp_fact_micro *micros;   /* [stage·micro-batches + micro] */
     gp_fact_stage *stages;   /* [stage] */
     gp_fact_copy *copies;    /* [edge·micro-batches + micro] */
     gp_fact_member *members; /* [collective·stages + stage] */
     gp_happens *order;       /* NULL until the waits are followed */
+    int64_t **grows; /* [worker][pc] bytes of slots that come into use, less those that went; by gp_check_lives */
 } gp_facts;
 
 /* On failure the caller still calls gp_facts_fini. */
@@ -80,6 +82,8 @@ bool gp_fact_is_among(const int *stages, size_t count, int stage);
 /* Whether an edge carries a micro-batch in this pass. */
 bool gp_facts_carries(const gp_facts *f, int edge, int micro);
 
+/* "training, 32 samples"; `text` is returned. */
+const char *gp_program_name(const gp_claim_program *program, char text[64]);
 /* "training, 32 samples: worker 1, instruction 17 (F s1 m3): …". */
 gp_status gp_facts_refuse(const gp_facts *f, int stage, int64_t pc, const char *format, ...) GP_PRINTF(4, 5);
 /* "training, 32 samples: …", about no one instruction. */
@@ -90,12 +94,13 @@ GP_MUST_USE gp_status gp_facts_in_order(const gp_facts *f, int stage_a, int64_t 
 /* check/rules.c: presence and order; check/lives.c: slots. The facts have their order. */
 GP_MUST_USE gp_status gp_check_presence(const gp_facts *f);
 GP_MUST_USE gp_status gp_check_order(const gp_facts *f);
-GP_MUST_USE gp_status gp_check_lives(const gp_facts *f, gp_freed *freed, size_t *lives);
+GP_MUST_USE gp_status gp_check_lives(gp_facts *f, gp_freed *freed, size_t *lives);
 /* check/links.c: deadlocks of links that are first in, first out. `freed` comes from gp_check_lives. */
 GP_MUST_USE gp_status gp_check_links(const gp_facts *f, const gp_freed *freed, gp_certificate *out);
 GP_MUST_USE gp_status gp_check_memory(const gp_facts *f, int64_t *peak);
-/* Of the claim as a whole. */
+/* Of the claim as a whole; check/members.c: who must take part in collectives. */
 GP_MUST_USE gp_status gp_check_layers(const gp_claim *claim, gp_error *err);
+GP_MUST_USE gp_status gp_check_members(const gp_claim *claim, gp_error *err);
 GP_MUST_USE gp_status gp_check_regions(const gp_claim *claim, gp_error *err);
 
 #endif

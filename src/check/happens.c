@@ -86,9 +86,8 @@ static void end(runner *r, int worker, size_t pc) {
     r->passed[chain]++;
     if (!r->clocks) return;
     uint32_t *clock = &h->clock[number * h->chains];
-    if (r->last[chain] > 0) memcpy(clock, &h->clock[(r->last[chain] - 1) * h->chains], h->chains * sizeof *clock);
+    if (r->last[chain] > 0) join(clock, &h->clock[(r->last[chain] - 1) * h->chains], h->chains);
     r->last[chain] = number + 1;
-    join(clock, &r->host[(size_t)worker * h->chains], h->chains);
     for (size_t i = 0; i < instr->wait_count; i++) {
         const gp_claim_wait *wait = &h->program->waits[instr->waits + i];
         join(clock, &h->clock[number_of(h, wait->worker, wait->pc) * h->chains], h->chains);
@@ -98,17 +97,36 @@ static void end(runner *r, int worker, size_t pc) {
     clock[chain] = r->passed[chain];
 }
 
-/* The thread gives instructions to the queues in the program's order, and stops where it waits itself. */
+/* What keeps the thread of a worker with queues from giving them an instruction: what it waits for itself; an event of
+ * another worker that nobody has given to a queue yet; and a mark of its own queues that stands later in the program,
+ * which would be that of the step before. NULL: nothing. */
+static const gp_claim_wait *find_unissued(const runner *r, int worker, size_t pc) {
+    const gp_claim_instr *instr = instr_at(r->h, worker, pc);
+    for (size_t i = 0; i < instr->wait_count && r->h->claim->workers[worker].queues; i++) {
+        const gp_claim_wait *wait = &r->h->program->waits[instr->waits + i];
+        if (r->h->claim->workers[wait->worker].queues ? wait->pc >= r->issued[wait->worker]
+                                                      : !r->ended[number_of(r->h, wait->worker, wait->pc)])
+            return wait;
+    }
+    return find_unmet_host(r, worker, pc);
+}
+
+/* The thread gives instructions to the queues in the program's order. What it has waited for until then, the
+ * instruction comes after. */
 static bool issue(runner *r, int worker) {
     const gp_claim_worker_program *program = &r->h->program->worker[worker];
+    size_t chains = r->h->chains;
     bool moved = false;
-    while (r->issued[worker] < program->count && !find_unmet_host(r, worker, r->issued[worker])) {
+    while (r->issued[worker] < program->count && !find_unissued(r, worker, r->issued[worker])) {
         const gp_claim_instr *instr = &program->instrs[r->issued[worker]];
         for (size_t i = 0; r->clocks && i < instr->host_count; i++) {
             const gp_claim_wait *wait = &r->h->program->waits[instr->host + i];
-            join(&r->host[(size_t)worker * r->h->chains],
-                 &r->h->clock[number_of(r->h, wait->worker, wait->pc) * r->h->chains], r->h->chains);
+            join(&r->host[(size_t)worker * chains], &r->h->clock[number_of(r->h, wait->worker, wait->pc) * chains],
+                 chains);
         }
+        if (r->clocks)
+            memcpy(&r->h->clock[number_of(r->h, worker, r->issued[worker]) * chains], &r->host[(size_t)worker * chains],
+                   chains * sizeof *r->host);
         r->issued[worker]++;
         moved = true;
     }
@@ -140,7 +158,7 @@ static bool advance(runner *r) {
 static bool find_stuck(const runner *r, int worker, gp_claim_wait *stuck, gp_claim_wait *on) {
     for (size_t pc = 0; pc < r->h->program->worker[worker].count; pc++) {
         if (r->ended[number_of(r->h, worker, pc)]) continue;
-        const gp_claim_wait *wait = pc < r->issued[worker] ? find_unmet(r, worker, pc) : find_unmet_host(r, worker, pc);
+        const gp_claim_wait *wait = pc < r->issued[worker] ? find_unmet(r, worker, pc) : find_unissued(r, worker, pc);
         if (!wait) continue;
         *stuck = (gp_claim_wait){worker, pc};
         *on = *wait;
@@ -149,14 +167,16 @@ static bool find_stuck(const runner *r, int worker, gp_claim_wait *stuck, gp_cla
     return false;
 }
 
-/* Follows what waits for what until a worker comes again. */
+/* Follows what waits for what until an instruction comes again. */
 static gp_status refuse_deadlock(const runner *r, gp_error *err) {
     char text[900] = "";
     size_t used = 0;
-    gp_claim_wait stuck = {0}, on = {0};
+    gp_claim_wait stuck = {0}, on = {0}, first = {-1, 0};
     int worker = 0;
     while (worker < (int)r->h->claim->worker_count && !find_stuck(r, worker, &stuck, &on)) worker++;
     for (int i = 0; i < SHOWN && find_stuck(r, worker, &stuck, &on) && used < sizeof text; i++) {
+        if (i > 0 && stuck.worker == first.worker && stuck.pc == first.pc) break;
+        if (i == 0) first = stuck;
         int wrote = snprintf(text + used, sizeof text - used,
                              "%sworker %d, instruction %zu (%s) waits for worker %d, instruction %zu (%s)",
                              i ? "; " : "", worker, stuck.pc, instr_at(r->h, worker, stuck.pc)->name, on.worker, on.pc,

@@ -10,7 +10,7 @@
 /* Of a micro-batch in a frame of a stage. */
 typedef struct life {
     int slot, micro;
-    int64_t first; /* pc of the first instruction that uses it */
+    int64_t first, last; /* pcs of the first and of the last instruction that uses it */
 } life;
 
 typedef struct checker {
@@ -95,13 +95,38 @@ static gp_status check_slot(const checker *c, int64_t pc, life *its) {
                                its->micro, its->slot);
     its->slot = slot;
     if (its->first == GP_NOWHERE || pc < its->first) its->first = pc;
+    if (pc > its->last) its->last = pc;
+    return GP_OK;
+}
+
+/* What a micro-batch loads and receives fits its slot, and as much is sent as is received. */
+static gp_status check_sizes(const checker *c, int micro, const int64_t users[], size_t count) {
+    int64_t sum = 0, bytes = c->f->claim->stages[c->stage].slots[c->frame].bytes;
+    for (size_t i = 0; i < count; i++) {
+        const gp_claim_instr *instr = gp_facts_instr(c->f, c->stage, users[i]);
+        if (instr->op != GP_CLAIM_LOAD && instr->op != GP_CLAIM_RECV) continue;
+        if (instr->bytes < 1) return gp_facts_refuse(c->f, c->stage, users[i], "copies no byte");
+        sum += instr->bytes;
+        if (instr->op == GP_CLAIM_LOAD) continue;
+        int from = c->f->claim->edges[instr->edge].from;
+        int64_t send = gp_facts_copy(c->f, instr->edge, micro)->send;
+        if (gp_facts_instr(c->f, from, send)->bytes != instr->bytes)
+            return gp_facts_refuse(c->f, c->stage, users[i], "receives %" PRId64 " bytes, but %" PRId64 " are sent",
+                                   instr->bytes, gp_facts_instr(c->f, from, send)->bytes);
+        if (sum > bytes)
+            return gp_facts_refuse(c->f, c->stage, users[i], "goes beyond the end of its %s slot of %" PRId64 " bytes",
+                                   gp_claim_frames[c->frame], bytes);
+    }
+    if (count > 0 && bytes < 1)
+        return gp_facts_refuse(c->f, c->stage, users[0], "uses a %s slot of no bytes", gp_claim_frames[c->frame]);
     return GP_OK;
 }
 
 static gp_status find_life(checker *c, int micro, int64_t users[]) {
-    life its = {.slot = -1, .micro = micro, .first = GP_NOWHERE};
+    life its = {.slot = -1, .micro = micro, .first = GP_NOWHERE, .last = GP_NOWHERE};
     size_t count = find_users(c, micro, false, false, users);
     for (size_t i = 0; i < count; i++) GP_RETURN_IF_FAILED(check_slot(c, users[i], &its));
+    GP_RETURN_IF_FAILED(check_sizes(c, micro, users, count));
     for (int e = 0; e < (int)c->f->claim->edge_count; e++)
         if (is_sent_from(c, e, micro)) {
             if (c->frame == GP_CLAIM_SAVED)
@@ -109,7 +134,12 @@ static gp_status find_life(checker *c, int micro, int64_t users[]) {
                                                       gp_fact_weights(gp_facts_micro(c->f, c->stage, micro))));
             GP_RETURN_IF_FAILED(check_slot(c, gp_facts_copy(c->f, e, micro)->send, &its));
         }
-    if (count > 0) c->lives[c->count++] = its;
+    if (count == 0) return GP_OK;
+    int64_t bytes = c->f->claim->stages[c->stage].slots[c->frame].bytes,
+            *grows = c->f->grows[gp_facts_worker(c->f, c->stage)];
+    grows[its.first] += bytes;
+    grows[its.last + 1] -= bytes;
+    c->lives[c->count++] = its;
     return GP_OK;
 }
 
@@ -190,13 +220,16 @@ static gp_status note_freed(const checker *c, const life *a, const life *b, gp_f
     return GP_OK;
 }
 
-gp_status gp_check_lives(const gp_facts *f, gp_freed *freed, size_t *lives) {
+gp_status gp_check_lives(gp_facts *f, gp_freed *freed, size_t *lives) {
     checker c = {.f = f};
     size_t users = 2 * f->claim->edge_count + 8;
     int64_t *ends = NULL, *begins = NULL;
     gp_status status = GP_NEW(&c.lives, f->program->micro_batches, f->err);
     if (status == GP_OK) status = GP_NEW(&ends, users, f->err);
     if (status == GP_OK) status = GP_NEW(&begins, users, f->err);
+    if (status == GP_OK) status = GP_NEW(&f->grows, f->claim->worker_count, f->err);
+    for (size_t w = 0; w < f->claim->worker_count && status == GP_OK; w++)
+        status = GP_NEW(&f->grows[w], f->program->worker[w].count + 1, f->err);
     for (c.stage = 0; c.stage < (int)f->claim->stage_count && status == GP_OK; c.stage++)
         for (int frame = 0; frame < GP_CLAIM_FRAMES && status == GP_OK; frame++) {
             c.frame = (gp_claim_frame)frame;

@@ -2,6 +2,7 @@
  * what the lives say. */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "check/facts.h"
@@ -42,17 +43,32 @@ static size_t find_regions(const gp_claim *claim, int worker, region *out) {
     return count;
 }
 
+/* An evaluation saves nothing: its transients may lie on saved slots and on those of training, and on nothing else. */
+static gp_status check_evaluation(const gp_claim *claim, int worker, const region *it, gp_error *err) {
+    const gp_claim_buffer *area = &claim->workers[worker].evaluation;
+    bool may = strstr(it->name, "the saved slots of") == it->name || !strcmp(it->name, "the transient area");
+    if (may || area->bytes == 0 || it->end == it->first || it->end <= area->offset ||
+        it->first >= area->offset + area->bytes)
+        return GP_OK;
+    return gp_fail(err, GP_PROGRAM, "worker %d: %s and the transients of evaluations lie on the same bytes", worker,
+                   it->name);
+}
+
 static gp_status check_regions_of(const gp_claim *claim, int worker, region *regions, gp_error *err) {
     size_t count = find_regions(claim, worker, regions);
     int64_t arena = claim->workers[worker].arena;
     qsort(regions, count, sizeof *regions, compare_regions);
     const region *before = NULL;
+    const gp_claim_buffer *area = &claim->workers[worker].evaluation;
+    if (area->offset + area->bytes > arena)
+        return gp_fail(err, GP_PROGRAM, "worker %d: the transients of evaluations end beyond the arena", worker);
     for (size_t i = 0; i < count; i++) {
         const region *it = &regions[i];
         if (it->end > arena)
             return gp_fail(err, GP_PROGRAM,
                            "worker %d: %s ends at byte %" PRId64 ", but the arena has %" PRId64 " bytes", worker,
                            it->name, it->end, arena);
+        GP_RETURN_IF_FAILED(check_evaluation(claim, worker, it, err));
         if (it->end == it->first) continue;
         if (before && before->end > it->first)
             return gp_fail(err, GP_PROGRAM, "worker %d: %s and %s lie on the same bytes, from %" PRId64 " on", worker,
@@ -83,26 +99,24 @@ static int64_t fixed_bytes(const gp_claim *claim, int worker) {
     return sum;
 }
 
-/* In each instruction its slots are in use, besides what outlives the step. */
+/* What lives in slots is in use, besides what outlives the step. Transients come on top: how many, the plan says. */
 gp_status gp_check_memory(const gp_facts *f, int64_t *peak) {
     for (int w = 0; w < (int)f->claim->worker_count; w++) {
-        int64_t fixed = f->claim->slots ? fixed_bytes(f->claim, w) : 0;
+        int64_t least = f->claim->slots ? fixed_bytes(f->claim, w) : 0;
         for (size_t pc = 0; pc < f->program->worker[w].count; pc++) {
             const gp_claim_instr *instr = &f->program->worker[w].instrs[pc];
-            if (instr->alive < 0) continue;
-            int64_t least = fixed;
-            for (int k = 0; k < GP_CLAIM_FRAMES && f->claim->slots; k++)
-                if (instr->slot[k] >= 0) least += f->claim->stages[instr->stage].slots[k].bytes;
+            if (f->grows) least += f->grows[w][pc];
             if (instr->alive > f->claim->workers[w].arena)
                 return gp_facts_refuse(f, instr->stage, (int64_t)pc,
                                        "has %" PRId64 " bytes in use, but the arena has %" PRId64, instr->alive,
                                        f->claim->workers[w].arena);
-            if (instr->alive < least)
+            if (instr->alive >= 0 && instr->alive < least)
                 return gp_facts_refuse(f, instr->stage, (int64_t)pc,
                                        "is said to have %" PRId64
-                                       " bytes in use, but its slots and what stays take %" PRId64,
+                                       " bytes in use, but what stays and all slots in use take %" PRId64,
                                        instr->alive, least);
-            if (instr->alive > peak[w]) peak[w] = instr->alive;
+            int64_t its = instr->alive > least ? instr->alive : least;
+            if (f->claim->slots && its > peak[w]) peak[w] = its;
         }
     }
     return GP_OK;

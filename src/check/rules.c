@@ -9,6 +9,40 @@
 /* ---- layers, stages, replicas -------------------------------------------------------------------------------------
  */
 
+/* Whether a stage has samples of some mini-batch. */
+static bool has_samples(const gp_claim *claim, int s) {
+    for (size_t p = 0; p < claim->program_count; p++)
+        if (gp_claim_stage_has(claim, &claim->programs[p], s, 0)) return true;
+    return false;
+}
+
+/* A forward pass reads what the stage before has made; the first and the last stage load input and target. */
+static gp_status check_neighbours(const gp_claim *claim, gp_error *err) {
+    int last = claim->stages[claim->stage_count - 1].number;
+    for (size_t s = 0; s < claim->stage_count; s++) {
+        const gp_claim_stage *stage = &claim->stages[s];
+        bool receives = stage->number == 0;
+        for (size_t e = 0; e < claim->edge_count; e++) {
+            const gp_claim_edge *edge = &claim->edges[e];
+            if (edge->to != (int)s || edge->kind == GP_CLAIM_GRADIENTS) continue;
+            receives = receives || claim->stages[edge->from].number == stage->number - 1;
+            if (!(edge->readers >> GP_CLAIM_F & 1) && has_samples(claim, (int)s))
+                return gp_fail(err, GP_PROGRAM, "edge %zu brings stage %zu what its forward pass (F) does not read", e,
+                               s);
+        }
+        if (!receives) return gp_fail(err, GP_PROGRAM, "stage %zu receives nothing from the stage before it", s);
+        if (claim->slots && !stage->loads && (stage->number == 0 || stage->number == last))
+            return gp_fail(err, GP_PROGRAM,
+                           "stage %zu loads nothing: the first stage has the input, the last one the target", s);
+    }
+    for (size_t e = 0; e < claim->edge_count; e++)
+        if (claim->edges[e].kind == GP_CLAIM_GRADIENTS && has_samples(claim, claim->edges[e].to) &&
+            !(claim->edges[e].readers & (1U << GP_CLAIM_B | 1U << GP_CLAIM_I | 1U << GP_CLAIM_W)))
+            return gp_fail(err, GP_PROGRAM, "edge %zu brings a gradient that no backward pass of stage %d reads", e,
+                           claim->edges[e].to);
+    return GP_OK;
+}
+
 /* Stage s of those that are no further replicas has the layers after those of the stage before. */
 gp_status gp_check_layers(const gp_claim *claim, gp_error *err) {
     int next = 0, number = -1;
@@ -21,7 +55,8 @@ gp_status gp_check_layers(const gp_claim *claim, gp_error *err) {
         if (stage->replica > 0) {
             const gp_claim_stage *before = &claim->stages[s - 1];
             if (s == 0 || stage->number != before->number || stage->replica != before->replica + 1 ||
-                stage->first_layer != before->first_layer || stage->layers != before->layers)
+                stage->first_layer != before->first_layer || stage->layers != before->layers ||
+                stage->replicas != before->replicas || stage->group != before->group)
                 return gp_fail(err, GP_PROGRAM,
                                "stage %zu is replica %d of stage %d, but does not follow replica %d with its layers", s,
                                stage->replica, stage->number, stage->replica - 1);
@@ -53,9 +88,19 @@ gp_status gp_check_layers(const gp_claim *claim, gp_error *err) {
                            layer->name, layer->layer, layer->stage, stage->first_layer,
                            stage->first_layer + stage->layers - 1);
     }
-    int layers = claim->layer_count ? claim->layers[claim->layer_count - 1].layer + 1 : 0;
-    if (next < layers) return gp_fail(err, GP_PROGRAM, "layer %d stands on no stage", next);
-    return GP_OK;
+    int before = 0;
+    for (size_t l = 0; l < claim->layer_count; l++) {
+        int its = claim->layers[l].layer;
+        if (its < before || its > before + (l > 0))
+            return gp_fail(err, GP_PROGRAM, "layer %s has number %d after %d: numbers rise one by one",
+                           claim->layers[l].name, its, before);
+        before = its;
+    }
+    if (next != before + 1)
+        return gp_fail(err, GP_PROGRAM,
+                       next <= before ? "layer %d stands on no stage" : "there is no layer %d, which a stage has",
+                       next <= before ? next : before + 1);
+    return check_neighbours(claim, err);
 }
 
 /* ---- presence -----------------------------------------------------------------------------------------------------
@@ -118,55 +163,19 @@ static gp_status check_collective(const gp_facts *f, int c) {
     return GP_OK;
 }
 
-/* The gradients of replicas: each bucket is scattered once among all of them, and comes back once: its sums, or, where
- * they share out the updates, the parameters. */
-static gp_status check_replicas(const gp_facts *f, int s) {
-    const gp_claim_stage *stage = &f->claim->stages[s];
-    if (stage->replicas == 1 || !f->program->training || !f->claim->members) return GP_OK;
-    int buckets = 0, scattered = 0, returned = 0;
-    for (size_t c = 0; c < f->claim->collective_count; c++) {
-        const gp_claim_collective *its = &f->claim->collectives[c];
-        if (its->kind < GP_CLAIM_SCATTER || !gp_fact_is_among(its->collectors, its->collector_count, s)) continue;
-        if (its->kind == GP_CLAIM_SCATTER) {
-            buckets = its->buckets;
-            if (its->part != GP_CLAIM_PART_GRADIENTS || its->bucket != scattered++)
-                return gp_facts_lack(f, "stage %d: bucket %d of the gradients is scattered where bucket %d is next", s,
-                                     its->bucket, scattered - 1);
-        } else if (its->part == GP_CLAIM_PART_GRADIENTS || its->part == GP_CLAIM_PART_PARAMETERS) {
-            returned++;
-        }
-        if (its->contributor_count != (size_t)stage->replicas || its->collector_count != (size_t)stage->replicas)
-            return gp_facts_lack(f, "collective %zu has %zu of the %d replicas of stage %d", c, its->contributor_count,
-                                 stage->replicas, stage->number);
-    }
-    int wanted = f->claim->shards ? 1 : buckets;
-    if (scattered == 0 || scattered != buckets)
-        return gp_facts_lack(f, "stage %d: %d of %d buckets of gradients are added up over the replicas", s, scattered,
-                             buckets);
-    if (returned < wanted)
-        return gp_facts_lack(f, "stage %d: the sums of %d buckets do not come back to the replicas", s,
-                             wanted - returned);
-    return GP_OK;
-}
-
-static int last_stage(const gp_claim *claim) {
-    int root = (int)claim->stage_count - 1;
-    return root - claim->stages[root].replica;
-}
-
 static gp_status check_ends(const gp_facts *f, int s) {
     const gp_fact_stage *its = &f->stages[s];
     const gp_claim_stage *stage = &f->claim->stages[s];
-    bool root = s == last_stage(f->claim);
+    bool root = s == gp_claim_root(f->claim);
     if (root && stage->replicas > 1 && its->total == GP_NOWHERE)
         return gp_facts_lack(f, "stage %d never adds up the loss (total)", s);
     if (its->total != GP_NOWHERE && (!root || stage->replicas == 1))
         return gp_facts_refuse(f, s, its->total, "the loss is added up on the first replica of the last stage only");
     if (!f->program->training) return GP_OK;
     if (its->step == GP_NOWHERE) return gp_facts_lack(f, "stage %d never takes its step", s);
-    if (f->claim->norms && stage->replica == 0 && its->norm == GP_NOWHERE)
+    if (f->norms && stage->replica == 0 && its->norm == GP_NOWHERE)
         return gp_facts_lack(f, "stage %d never finds the norm of its gradients", s);
-    if (f->claim->norms && root && its->clip == GP_NOWHERE)
+    if (f->norms && root && its->clip == GP_NOWHERE)
         return gp_facts_lack(f, "stage %d never finds the factor that clips (clip)", s);
     if (its->clip != GP_NOWHERE && !root)
         return gp_facts_refuse(f, s, its->clip, "the factor that clips is found on the last stage only");
@@ -191,7 +200,8 @@ static gp_status check_barriers(const gp_facts *f) {
 gp_status gp_check_presence(const gp_facts *f) {
     const gp_claim_program *p = f->program;
     int64_t last = p->samples - p->piece * (p->micro_batches - 1);
-    if (p->piece < 1 || last != p->last || last < 1 || last > p->piece)
+    int64_t each = (p->samples + p->micro_batches - 1) / p->micro_batches; /* torch.chunk */
+    if (p->piece != each || last != p->last || last < 1)
         return gp_facts_lack(f,
                              "%d micro-batches of %" PRId64 " samples, the last one of %" PRId64
                              ", do not make the mini-batch, by whose "
@@ -201,7 +211,6 @@ gp_status gp_check_presence(const gp_facts *f) {
         for (int m = 0; m < p->micro_batches; m++)
             if (gp_claim_stage_has(f->claim, p, s, m)) GP_RETURN_IF_FAILED(check_passes(f, s, m));
         GP_RETURN_IF_FAILED(check_ends(f, s));
-        GP_RETURN_IF_FAILED(check_replicas(f, s));
     }
     for (int c = 0; c < (int)f->claim->collective_count; c++) GP_RETURN_IF_FAILED(check_collective(f, c));
     GP_RETURN_IF_FAILED(check_barriers(f));
@@ -224,7 +233,18 @@ static gp_status order_copies(const gp_facts *f) {
             bool gradients = edge->kind == GP_CLAIM_GRADIENTS;
             BEFORE(edge->from, gradients ? gp_fact_inputs(from) : from->f, edge->from, copy->send);
             BEFORE(edge->from, copy->send, edge->to, copy->recv);
-            BEFORE(edge->to, copy->recv, edge->to, gradients ? gp_fact_inputs(to) : to->f);
+            if (!gradients) {
+                BEFORE(edge->to, copy->recv, edge->to, to->f);
+                if (f->claim->slots &&
+                    gp_facts_instr(f, edge->from, copy->send)->keep != gp_facts_instr(f, edge->from, from->f)->keep)
+                    return gp_facts_refuse(
+                        f, edge->from, copy->send,
+                        "reads another frame than its forward pass (F) has written: keep must be the same");
+                continue;
+            }
+            if (edge->readers & (1U << GP_CLAIM_B | 1U << GP_CLAIM_I))
+                BEFORE(edge->to, copy->recv, edge->to, gp_fact_inputs(to));
+            BEFORE(edge->to, copy->recv, edge->to, gp_fact_weights(to));
         }
     }
     return GP_OK;
@@ -299,7 +319,7 @@ static int64_t found_by(const gp_facts *f, int c, int s) {
     const gp_fact_stage *stage = &f->stages[s];
     switch (its->part) {
     case GP_CLAIM_PART_SQUARES: return stage->norm;
-    case GP_CLAIM_PART_SCALARS: return f->claim->norms ? stage->clip : stage->total;
+    case GP_CLAIM_PART_SCALARS: return stage->clip;
     case GP_CLAIM_PART_PARAMETERS: return stage->update;
     default: return GP_NOWHERE;
     }
@@ -342,6 +362,9 @@ static gp_status order_collective(const gp_facts *f, int c) {
         const gp_fact_member *member = gp_facts_member(f, c, s);
         if (member->post == GP_NOWHERE) continue;
         BEFORE(s, found_by(f, c, s), s, member->post);
+        if (its->part == GP_CLAIM_PART_SCALARS) BEFORE(s, f->stages[s].total, s, member->post);
+        if (its->root < 0 && member->collect < member->post)
+            return gp_facts_refuse(f, s, member->collect, "collects before its own stage has posted");
         if (its->part == GP_CLAIM_PART_GRADIENTS || its->part == GP_CLAIM_PART_BLOCKS)
             GP_RETURN_IF_FAILED(order_after_all(f, s, true, member->post));
         else if (its->part != GP_CLAIM_PART_PARAMETERS)
@@ -362,7 +385,10 @@ static gp_status order_ends(const gp_facts *f, int s) {
     GP_RETURN_IF_FAILED(order_after_all(f, s, false, its->total));
     GP_RETURN_IF_FAILED(order_collects_before(f, s, GP_CLAIM_PART_LOSSES, its->total));
     if (!f->program->training) return GP_OK;
+    BEFORE(s, its->total, s, its->update);
+    BEFORE(s, its->total, s, its->step);
     GP_RETURN_IF_FAILED(order_after_all(f, s, true, its->norm));
+    if (f->claim->shards) GP_RETURN_IF_FAILED(order_reduces_before(f, s, its->norm));
     GP_RETURN_IF_FAILED(order_collects_before(f, s, GP_CLAIM_PART_BLOCKS, its->norm));
     if (!f->claim->shards) GP_RETURN_IF_FAILED(order_collects_before(f, s, GP_CLAIM_PART_GRADIENTS, its->norm));
     BEFORE(s, its->norm, s, its->clip);

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/text_file.h"
 #include "check/check.h"
@@ -40,24 +39,24 @@ gp_status gp_plan_check(const gp_session *session, FILE *out, gp_error *err) {
     return status;
 }
 
+/* Keys may stand in any order. */
 bool gp_is_plan_file(const char *path) {
-    char begin[200] = "";
-    struct stat its;
-    if (stat(path, &its) != 0 || !S_ISREG(its.st_mode)) return false;
-    FILE *file = fopen(path, "r");
-    if (!file) return false;
-    size_t got = fread(begin, 1, sizeof begin - 1, file);
-    begin[got] = '\0';
-    fclose(file);
-    const char *format = strstr(begin, "\"format\"");
-    return begin[strspn(begin, " \t\r\n")] == '{' && format && strstr(format, "\"gpipe-plan\"");
+    char *text = NULL;
+    size_t bytes;
+    gp_error none = {0};
+    if (gp_text_file_read(path, MOST, "a plan", &text, &bytes, &none) != GP_OK) return false;
+    const char *begin = strncmp(text, "\xEF\xBB\xBF", 3) ? text : text + 3;
+    bool is = begin[strspn(begin, " \t\r\n")] == '{' && strstr(begin, "\"gpipe-plan\"") != NULL;
+    free(text);
+    return is;
 }
 
 gp_status gp_plan_file_check(const char *path, FILE *out, gp_error *err) {
     char *text = NULL;
     size_t bytes;
     GP_RETURN_IF_FAILED(gp_text_file_read(path, MOST, "a plan", &text, &bytes, err));
-    gp_status status = check_text(text, bytes, path, out, err);
+    size_t mark = strncmp(text, "\xEF\xBB\xBF", 3) ? 0 : 3; /* of the order of bytes */
+    gp_status status = check_text(text + mark, bytes - mark, path, out, err);
     free(text);
     return status;
 }

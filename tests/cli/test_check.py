@@ -170,7 +170,7 @@ SINGLE = {
     "an instruction on another worker": (field("stage", 1, "F", 0, 1),
                                          TRAINING + WHERE + "stage 1 is on worker 1"),
     "no forward": (lambda its: its.remove("F", 1, 2), TRAINING + r"stage 1: micro-batch 2 has no forward \(F\)"),
-    "a second forward": (lambda its: its.twice("F", 1, 2), TRAINING + WHERE + r"is there a second time: instruction \d+ is the same"),
+    "a second forward": (lambda its: its.twice("F", 1, 2), TRAINING + WHERE + r"is there a second time: the first is instruction \d+"),
     "no backward": (lambda its: its.remove("B", 0, 1), TRAINING + r"stage 0: micro-batch 1 has no backward \(B, or I and W\)"),
     "a gradient that is added twice": (lambda its: its.twice("B", 0, 1), TRAINING + WHERE + "is there a second time: .*"),
     "no recompute": (lambda its: its.remove("R", 0, 1), TRAINING + r"stage 0: micro-batch 1 is never recomputed \(R\), and its forward kept nothing"),
@@ -191,7 +191,7 @@ SINGLE = {
                                      TRAINING + WHERE + r"may begin before worker 1, instruction \d+ \(recv s1 m0 e\d\) has ended, and must not"),
     "a send before its forward": (lambda its: its.move(("send", 0, 1), ("F", 0, 1)),
                                   TRAINING + WHERE + r"may begin before worker 0, instruction \d+ \(F s0 m1\) has ended, and must not"),
-    "sends and receives that cross (PyTorch 172668)": (crossing, "no instruction can go on: worker 0, instruction .* waits for worker 1, .*"),
+    "sends and receives that cross (PyTorch 172668)": (crossing, TRAINING + "no instruction can go on: worker 0, instruction .* waits for worker 1, .*"),
     "no step": (lambda its: its.remove("step", 1), TRAINING + "stage 1 never takes its step"),
     "a step before the last backward": (lambda its: its.move(("step", 1), ("B", 1, 3)),
                                         TRAINING + WHERE + r"may begin before worker 1, instruction \d+ \(B s1 m3\) has ended, and must not"),
@@ -216,8 +216,8 @@ SINGLE = {
     "two parameters on one address": (over(0, 3, 2), "worker 0: .* and .* lie on the same bytes, from [0-9]+ on"),
     "slots over parameters": (key(["stages", 0, "frames", "stash", "offset"], 0), "worker 0: .* lie on the same bytes, from 0 on"),
     "transients over slots": (key(["workers", 1, "transient", "offset"], lambda offset: offset - 128), "worker 1: .* and the transient area lie on the same bytes, from .*"),
-    "an arena that is too small": (key(["workers", 2, "arena_bytes"], lambda bytes: bytes - 4096), "worker 2: .* ends at byte [0-9]+, but the arena has [0-9]+ bytes"),
-    "too few bytes in use": (field("bytes_alive", 7, "F", 0, 0), TRAINING + WHERE + "is said to have 7 bytes in use, but its slots and what stays take [0-9]+"),
+    "an arena that is too small": (key(["workers", 2, "arena_bytes"], lambda bytes: bytes - 4096), "worker 2: the transients of evaluations end beyond the arena"),
+    "too few bytes in use": (field("bytes_alive", 7, "F", 0, 0), TRAINING + WHERE + "is said to have 7 bytes in use, but what stays and all slots in use take [0-9]+"),
     "too many bytes in use": (field("bytes_alive", 1 << 40, "F", 0, 0), TRAINING + WHERE + "has [0-9]+ bytes in use, but the arena has [0-9]+"),
     "a part that is not posted": (lambda its: its.remove("post", 0), TRAINING + r"collective \d \(squares\): stage 0 never posts"),
     "a part that is not collected": (lambda its: its.remove("collect", 0), TRAINING + r"collective \d \(scalars\): stage 0 never collects"),
@@ -230,6 +230,29 @@ SINGLE = {
     "a norm in an evaluation": (lambda its: its.plan["programs"][-1]["workers"][0]["instructions"].append(copy.deepcopy(its.instr("norm", 0))),
                                 "evaluation, 22 samples: " + WHERE + "belongs to training"),
 }
+SINGLE.update({
+    "an update that nobody shares": (lambda its: its.insert(0, its.at("step", 0)[1], {"op": "update", "stage": 0, "name": "update s0", "clock": 0, "queue": 0, "waits": []}),
+                                     TRAINING + WHERE + "the stage shares its parameters with no other replica: they would be updated twice"),
+    "a send of another frame": (field("keep", True, "send", 0, 1, None), TRAINING + WHERE + "(reads another frame than its forward pass .*|names no saved slot)"),
+    "a flag where it means nothing": (field("keep", True, "norm", 0), TRAINING + WHERE + "cannot have the flag keep"),
+    "a pass in another queue": (lambda its: [its.plan["workers"][0].update(device="cuda"), its.instr("R", 0, 0).update(queue=3)],
+                                TRAINING + WHERE + "stands in queue 3, beside the passes of the worker"),
+    "a norm that is missing on the others": (lambda its: its.plan["collectives"].pop(its.collective("gather", "squares")), r".*(collective|posts squares).*"),
+    "a stage that receives nothing": (lambda its: [edge.update(carries="gradient") for edge in its.plan["edges"] if (edge["from"], edge["to"]) == (1, 2)],
+                                      "stage 2 receives nothing from the stage before it"),
+    "a stage that loads nothing": (lambda its: its.plan["stages"][0].pop("loads_read_by"), "stage 0 loads nothing: the first stage has the input, the last one the target"),
+    "nobody reads what arrives": (lambda its: its.plan["edges"][0].update(read_by=[]), r"edge 0 brings stage \d what its forward pass \(F\) does not read"),
+    "a slot of no bytes": (key(["stages", 1, "frames", "stash", "bytes"], 0), TRAINING + WHERE + "goes beyond the end of its stash slot of 0 bytes"),
+    "a slot that is too small": (key(["stages", 1, "frames", "gradient", "bytes"], 128), TRAINING + WHERE + "goes beyond the end of its gradient slot of 128 bytes"),
+    "less is sent than received": (field("bytes", 4, "send", 0, 0, 0), TRAINING + WHERE + "receives [0-9]+ bytes, but 4 are sent"),
+    "transients of evaluations over parameters": (key(["workers", 1, "evaluation"], {"offset": 0, "bytes": 300}),
+                                                  "worker 1: .* and the transients of evaluations lie on the same bytes"),
+    "layers that are not there": (lambda its: its.plan["layers"].pop(4), r"layer \S+ has number 5 after 3: numbers rise one by one"),
+    "a stage of too many layers": (key(["stages", 2, "layers"], 40), "there is no layer 9, which a stage has"),
+    "micro-batches of other sizes": (lambda its: its.program.update(micro_batch_samples=7, last_samples=1), TRAINING + "4 micro-batches of 7 samples, .*"),
+    "a wait for what has no name": (lambda its: its.plan["workers"][0].pop("device"), "worker 0: device: is missing, or no text"),
+    "posts in another order": (lambda its: its.move(("post", 2, None, None, its.collective("broadcast", "scalars")), ("collect", 2)), TRAINING + ".*"),
+})
 # Halves of backward passes: zb_h1.
 SPLIT = {
     "half of a backward is counted twice (PyTorch 180952)": (
@@ -243,13 +266,23 @@ REPLICAS = {
     "no sum of replicas": (lambda its: its.remove("reduce", 1), TRAINING + r"stage 1 never adds up the gradients that collective \d+ has brought \(reduce\)"),
     "a sum before the parts": (lambda its: its.move(("reduce", 1), ("collect", 1, None, None, its.collective("scatter", "gradients", 1))),
                                TRAINING + WHERE + "may begin before .*"),
-    "a replica is left out": (members("scatter", "gradients", "contributors", lambda its: its.pop()), TRAINING + ".*"),
-    "a replica is missing": (key(["stages", 1, "replicas"], 3), "stage 1 is replica 1 of 3, and the last of them is missing"),
+    "a replica is left out": (members("scatter", "gradients", "contributors", lambda its: its.pop()), r"collective \d+ \(gradients\): stage 5 posts 0 times, and must once"),
+    "a replica is missing": (key(["stages", 1, "replicas"], 3), "stage 1 is replica 1 of stage 0, but does not follow replica 0 with its layers"),
     "no total": (lambda its: its.remove("total", 4), TRAINING + r"stage 4 never adds up the loss \(total\)"),
     "passes of a group in another order": (lambda its: its.move(("F", 1, 1), ("F", 1, 0)),
                                            TRAINING + WHERE + "comes where stage 0, with which it synchronises batch norm, has F s0 m0"),
     "a sum that does not come back": (
-        lambda its: [its.plan["collectives"][its.collective("exchange", "gradients")].update(carries="statistics")], TRAINING + ".*"),
+        lambda its: [its.plan["collectives"][its.collective("exchange", "gradients")].update(carries="statistics")], "stage 4 posts gradients in 0 collectives, and must in 1"),
+}
+
+
+# Queues: what a GPU's thread waits for, and what it does not.
+QUEUES = {
+    "sends and receives that cross": (crossing, TRAINING + "no instruction can go on: worker 0, instruction .* waits for worker 1, .*"),
+    "a load that comes after its reader": (lambda its: its.move(("load", 0, 1), ("F", 0, 1), 1),
+                                           TRAINING + r"no instruction can go on: worker 0, instruction \d+ \(F s0 m1\) waits for worker 0, instruction \d+ \(load s0 m1\).*"),
+    "a receive that comes after its reader": (lambda its: its.move(("recv", 1, 1), ("F", 1, 1), 1), TRAINING + "no instruction can go on: .*"),
+    "a receive without a wait": (field("waits", [], "recv", 1, 2), TRAINING + WHERE + "may .*"),
 }
 
 
@@ -284,25 +317,32 @@ class Check(test_cli.Group):
     def test_spoilt_replicas(self):
         self.refuses(self.plan(replicas=2, sync="true"), REPLICAS)
 
+    def test_spoilt_queues(self):
+        gpus = ["--set", "pipeline.devices=[cuda:0, cuda:0, cuda:0]"]
+        self.write("c.yaml", CONFIG % ("false", "1f1b", "except_last", 1))
+        if self.run_program("--plan", *gpus, "c.yaml").returncode != 0:
+            self.skipTest("built without CUDA")
+        self.refuses(self.plan(more=gpus), QUEUES)
+
     def test_there_are_many(self):
-        self.assertGreaterEqual(len(SINGLE) + len(SPLIT) + len(REPLICAS), 30)
+        self.assertGreaterEqual(len(SINGLE) + len(SPLIT) + len(REPLICAS) + len(QUEUES), 30)
 
     def test_the_certificate(self):
         self.write("c.yaml", CONFIG % ("false", "gpipe", "except_last", 1))
         done = self.expect(["--check", "c.yaml"], 0)
         self.assertRegex(done.out, r"""\Achecked      c\.yaml: 3 programs, 3 workers, \d+ instructions
-layers       each of 9 on one stage, of 3
+layers       9, each on one of 3 stages
 passes       \d+: each F, and in training each B, or I and W, once for each micro-batch and stage
 copies       \d+, each sent once and received once
 order        nothing is read before it is written
-gradients    24 sums: each micro-batch once on each stage, in one order, divided by the samples of all
+gradients    24 sums: each micro-batch once on each stage, in one order; the micro-batches add up to the mini-batch
 slots        \d+ lives: no two in one slot at a time
 memory       no buffer lies over another one
 peak         worker 0 has at most [^\n]+ in use
              worker 1 has at most [^\n]+ in use
              worker 2 has at most [^\n]+ in use
 deadlock     none
-             none if links are first in, first out, and a message stays in them until its memory is free
+             none if links are first in, first out, and hold each message until the receiver's slot is free
              none if each send blocks its worker until the receive begins
 \Z""")
         self.assertFalse(os.path.exists(self.path("runs")))
@@ -310,7 +350,7 @@ deadlock     none
             file.write(self.expect(["--plan", "--json", "c.yaml"], 0).out)
         self.assertEqual(self.expect(["--check", "p.json"], 0).out, done.out)
         crossing = self.expect(["--check", "--set", "pipeline.schedule=1f1b", "c.yaml"], 0).out
-        self.assertRegex(crossing, r"\n             there is one if each send blocks its worker until the receive begins\n"
+        self.assertRegex(crossing, r"\n             one if each send blocks its worker until the receive begins\n"
                                    r"             \(no instruction can go on: worker 0, instruction \d+ \(send s0 [^\n]+\)\n\Z")
 
     def test_every_kind_of_plan(self):
@@ -351,7 +391,7 @@ deadlock     none
                     instr.pop(name, None)
         done = self.check(plan)
         self.assertEqual((done.returncode, done.err), (0, ""))
-        self.assertIn("\nnot shown    flags, slots, buffers and who takes part in collectives: the file is of an older version\n", done.out)
+        self.assertIn("\nnot shown    flags, slots and buffers, and who takes part in collectives: the file is of an older version\n", done.out)
         its = Spoilt(plan)
         its.remove("B", 0, 1)
         self.assertEqual(self.check(its.plan).returncode, 1)
