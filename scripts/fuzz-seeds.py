@@ -172,20 +172,20 @@ def make_claim(folder):
                 "buffers": [{"name": "w", "offset": 0, "bytes": 64}], "frames": frames(at, 1)}
 
     def plan(stages, layers, edges, programs):
-        return {"format": "gpipe-plan", "kind": "plan", "name": "a", "layers": layers, "stages": stages,
+        return {"format": "gpipe-plan", "version": 1, "kind": "plan", "name": "a", "layers": layers, "stages": stages,
                 "workers": [{"name": "cpu:0", "device": "cpu", "arena_bytes": 512, "transient": {"offset": 384, "bytes": 128},
                              "evaluation": {"offset": 384, "bytes": 128}} for _ in stages],
                 "edges": edges, "collectives": [], "programs": programs}
     one = plan([stage(0, 0)], [{"name": "l", "stage": 0, "layer": 0}], [], [
         {"pass": "training", "samples": 2, "micro_batches": 1, "micro_batch_samples": 2, "last_samples": 2, "workers": [{"instructions": [
-            instr("load s0 m0", slots={"stash": 0}), instr("F s0 m0", keep=True, slots={"stash": 0, "saved": 0}),
+            instr("load s0 m0", bytes=64, slots={"stash": 0}), instr("F s0 m0", keep=True, slots={"stash": 0, "saved": 0}),
             instr("B s0 m0", first=True, slots={"stash": 0, "saved": 0, "gradient": 0}, bytes_alive=300), instr("step s0")]}]}])
     two = plan([stage(0, 0), stage(1, 1)], [{"name": "k", "stage": 0, "layer": 0}, {"name": "l", "stage": 1, "layer": 1}],
                [{"from": 0, "to": 1, "carries": "activation", "read_by": ["F"]}], [
         {"pass": "evaluation", "samples": 1, "micro_batches": 1, "micro_batch_samples": 1, "last_samples": 1, "workers": [
-            {"instructions": [instr("load s0 m0", slots={"stash": 0}), instr("F s0 m0", slots={"stash": 0, "outbox": 0}),
-                              instr("send s0 m0", edge=0, slots={"outbox": 0})]},
-            {"instructions": [instr("load s1 m0", slots={"stash": 0}), instr("recv s1 m0", edge=0, slots={"stash": 0}, waits=[[0, 2]]),
+            {"instructions": [instr("load s0 m0", bytes=64, slots={"stash": 0}), instr("F s0 m0", slots={"stash": 0, "outbox": 0}),
+                              instr("send s0 m0", edge=0, bytes=32, slots={"outbox": 0})]},
+            {"instructions": [instr("load s1 m0", bytes=32, slots={"stash": 0}), instr("recv s1 m0", edge=0, bytes=32, slots={"stash": 0}, waits=[[0, 2]]),
                               instr("F s1 m0", slots={"stash": 0})]}]}])
     for name, its in (("one", one), ("two", two)):
         write(folder / "seeds", name, json.dumps(its, separators=(",", ":")).encode())

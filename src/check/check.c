@@ -83,7 +83,10 @@ static bool has_replicas(const gp_claim *claim) {
 
 void gp_certificate_write(const gp_claim *claim, const gp_certificate *its, FILE *out) {
     char a[64], b[64], c[64], bytes[32];
-    gp_print(out, "checked      %s: %s, %s, %s\n", claim->name, of_many(claim->program_count, "program", a),
+    size_t train = 0;
+    for (size_t p = 0; p < claim->program_count; p++) train += claim->programs[p].training;
+    gp_print(out, "checked      %s: %s, of which %zu train%s; %s, %s\n", claim->name,
+             of_many(claim->program_count, "program", a), train, train == 1 ? "s" : "",
              of_many(claim->worker_count, "worker", b), of_many(its->instructions, "instruction", c));
     fprintf(out, "layers       %d, each on one of %d stages\n", claim->layers[claim->layer_count - 1].layer + 1,
             claim->stages[claim->stage_count - 1].number + 1);

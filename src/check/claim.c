@@ -157,6 +157,8 @@ static gp_status read_stage(reader *r, const json_t *from, gp_claim *claim, size
     GP_RETURN_IF_FAILED(read_index(r, from, "replicas", 1, MOST_LAYERS, 1, &to->replicas));
     GP_RETURN_IF_FAILED(read_index(r, from, "replica", 0, to->replicas - 1, 0, &to->replica));
     GP_RETURN_IF_FAILED(read_index(r, from, "group", 1, to->replicas, 1, &to->group));
+    if (json_object_get(from, "parameters"))
+        GP_RETURN_IF_FAILED(read_whole(r, from, "parameters", 0, MOST_SAMPLES, &to->parameters));
     to->loads = json_object_get(from, "loads_read_by") != NULL;
     GP_RETURN_IF_FAILED(read_readers(r, from, "loads_read_by", &to->readers));
     if (!claim->slots) return GP_OK;

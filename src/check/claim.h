@@ -116,6 +116,7 @@ typedef struct gp_claim_slots {
 typedef struct gp_claim_stage {
     int worker, number, replica, replicas, group; /* as in the plan's stages */
     int first_layer, layers;
+    int64_t parameters;       /* elements; 0: none, or not said */
     bool loads;               /* input, target or both */
     unsigned readers;         /* passes that touch what it loads, as bits 1 << gp_claim_op */
     gp_claim_buffer *buffers; /* what outlives the step */

@@ -117,9 +117,15 @@ static gp_status check_sizes(const checker *c, int micro, const int64_t users[],
             return gp_facts_refuse(c->f, c->stage, users[i], "goes beyond the end of its %s slot of %" PRId64 " bytes",
                                    gp_claim_frames[c->frame], bytes);
     }
-    if (count > 0 && bytes < 1)
-        return gp_facts_refuse(c->f, c->stage, users[0], "uses a %s slot of no bytes", gp_claim_frames[c->frame]);
     return GP_OK;
+}
+
+/* What is sent lies within its slot. */
+static gp_status check_sent(const checker *c, int64_t send) {
+    int64_t bytes = c->f->claim->stages[c->stage].slots[c->frame].bytes;
+    if (gp_facts_instr(c->f, c->stage, send)->bytes <= bytes) return GP_OK;
+    return gp_facts_refuse(c->f, c->stage, send, "sends more than its %s slot of %" PRId64 " bytes holds",
+                           gp_claim_frames[c->frame], bytes);
 }
 
 static gp_status find_life(checker *c, int micro, int64_t users[]) {
@@ -133,6 +139,7 @@ static gp_status find_life(checker *c, int micro, int64_t users[]) {
                 GP_RETURN_IF_FAILED(gp_facts_in_order(c->f, c->stage, gp_facts_copy(c->f, e, micro)->send, c->stage,
                                                       gp_fact_weights(gp_facts_micro(c->f, c->stage, micro))));
             GP_RETURN_IF_FAILED(check_slot(c, gp_facts_copy(c->f, e, micro)->send, &its));
+            GP_RETURN_IF_FAILED(check_sent(c, gp_facts_copy(c->f, e, micro)->send));
         }
     if (count == 0) return GP_OK;
     int64_t bytes = c->f->claim->stages[c->stage].slots[c->frame].bytes,

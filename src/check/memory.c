@@ -78,11 +78,23 @@ static gp_status check_regions_of(const gp_claim *claim, int worker, region *reg
     return GP_OK;
 }
 
+/* A parameter has four bytes at least (f32), whatever it is computed in. */
+static gp_status check_room(const gp_claim *claim, size_t s, gp_error *err) {
+    int64_t sum = 0;
+    for (size_t b = 0; b < claim->stages[s].buffer_count; b++) sum += claim->stages[s].buffers[b].bytes;
+    if (sum / 4 >= claim->stages[s].parameters) return GP_OK;
+    return gp_fail(err, GP_PROGRAM, "stage %zu has buffers of %" PRId64 " bytes for %" PRId64 " parameters", s, sum,
+                   claim->stages[s].parameters);
+}
+
 gp_status gp_check_regions(const gp_claim *claim, gp_error *err) {
     size_t most = 0;
     region *regions = NULL;
     gp_status status = GP_OK;
-    for (size_t s = 0; s < claim->stage_count; s++) most += claim->stages[s].buffer_count + GP_CLAIM_FRAMES;
+    for (size_t s = 0; s < claim->stage_count; s++) {
+        GP_RETURN_IF_FAILED(check_room(claim, s, err));
+        most += claim->stages[s].buffer_count + GP_CLAIM_FRAMES;
+    }
     GP_RETURN_IF_FAILED(GP_NEW(&regions, most + 1, err));
     for (int w = 0; w < (int)claim->worker_count && status == GP_OK; w++)
         status = check_regions_of(claim, w, regions, err);
@@ -115,8 +127,7 @@ gp_status gp_check_memory(const gp_facts *f, int64_t *peak) {
                                        "is said to have %" PRId64
                                        " bytes in use, but what stays and all slots in use take %" PRId64,
                                        instr->alive, least);
-            int64_t its = instr->alive > least ? instr->alive : least;
-            if (f->claim->slots && its > peak[w]) peak[w] = its;
+            if (instr->alive > peak[w]) peak[w] = instr->alive;
         }
     }
     return GP_OK;

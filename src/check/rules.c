@@ -9,10 +9,11 @@
 /* ---- layers, stages, replicas -------------------------------------------------------------------------------------
  */
 
-/* Whether a stage has samples of some mini-batch. */
-static bool has_samples(const gp_claim *claim, int s) {
+/* Whether a stage has samples of some mini-batch; `trains`: of one that trains. */
+static bool has_samples(const gp_claim *claim, int s, bool trains) {
     for (size_t p = 0; p < claim->program_count; p++)
-        if (gp_claim_stage_has(claim, &claim->programs[p], s, 0)) return true;
+        if ((claim->programs[p].training || !trains) && gp_claim_stage_has(claim, &claim->programs[p], s, 0))
+            return true;
     return false;
 }
 
@@ -26,17 +27,20 @@ static gp_status check_neighbours(const gp_claim *claim, gp_error *err) {
             const gp_claim_edge *edge = &claim->edges[e];
             if (edge->to != (int)s || edge->kind == GP_CLAIM_GRADIENTS) continue;
             receives = receives || claim->stages[edge->from].number == stage->number - 1;
-            if (!(edge->readers >> GP_CLAIM_F & 1) && has_samples(claim, (int)s))
+            if (!(edge->readers >> GP_CLAIM_F & 1) && has_samples(claim, (int)s, false))
                 return gp_fail(err, GP_PROGRAM, "edge %zu brings stage %zu what its forward pass (F) does not read", e,
                                s);
         }
-        if (!receives) return gp_fail(err, GP_PROGRAM, "stage %zu receives nothing from the stage before it", s);
+        if (!receives && has_samples(claim, (int)s, false))
+            return gp_fail(err, GP_PROGRAM, "stage %zu receives nothing from the stage before it", s);
+        if (claim->slots && stage->loads && !(stage->readers >> GP_CLAIM_F & 1) && has_samples(claim, (int)s, false))
+            return gp_fail(err, GP_PROGRAM, "stage %zu loads what its forward pass (F) does not read", s);
         if (claim->slots && !stage->loads && (stage->number == 0 || stage->number == last))
             return gp_fail(err, GP_PROGRAM,
                            "stage %zu loads nothing: the first stage has the input, the last one the target", s);
     }
     for (size_t e = 0; e < claim->edge_count; e++)
-        if (claim->edges[e].kind == GP_CLAIM_GRADIENTS && has_samples(claim, claim->edges[e].to) &&
+        if (claim->edges[e].kind == GP_CLAIM_GRADIENTS && has_samples(claim, claim->edges[e].to, true) &&
             !(claim->edges[e].readers & (1U << GP_CLAIM_B | 1U << GP_CLAIM_I | 1U << GP_CLAIM_W)))
             return gp_fail(err, GP_PROGRAM, "edge %zu brings a gradient that no backward pass of stage %d reads", e,
                            claim->edges[e].to);

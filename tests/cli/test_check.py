@@ -243,6 +243,9 @@ SINGLE.update({
     "a stage that loads nothing": (lambda its: its.plan["stages"][0].pop("loads_read_by"), "stage 0 loads nothing: the first stage has the input, the last one the target"),
     "nobody reads what arrives": (lambda its: its.plan["edges"][0].update(read_by=[]), r"edge 0 brings stage \d what its forward pass \(F\) does not read"),
     "a slot of no bytes": (key(["stages", 1, "frames", "stash", "bytes"], 0), TRAINING + WHERE + "goes beyond the end of its stash slot of 0 bytes"),
+    "an outbox that is too small": (key(["stages", 0, "frames", "outbox", "bytes"], lambda bytes: bytes // 2), TRAINING + WHERE + "sends more than its outbox slot of [0-9]+ bytes holds"),
+    "no room for parameters": (lambda its: its.plan["stages"][1]["buffers"].clear(), "stage 1 has buffers of 0 bytes for [0-9]+ parameters"),
+    "nobody reads what is loaded": (lambda its: its.plan["stages"][0].update(loads_read_by=["B"]), r"stage 0 loads what its forward pass \(F\) does not read"),
     "a slot that is too small": (key(["stages", 1, "frames", "gradient", "bytes"], 128), TRAINING + WHERE + "goes beyond the end of its gradient slot of 128 bytes"),
     "less is sent than received": (field("bytes", 4, "send", 0, 0, 0), TRAINING + WHERE + "receives [0-9]+ bytes, but 4 are sent"),
     "transients of evaluations over parameters": (key(["workers", 1, "evaluation"], {"offset": 0, "bytes": 300}),
@@ -330,7 +333,7 @@ class Check(test_cli.Group):
     def test_the_certificate(self):
         self.write("c.yaml", CONFIG % ("false", "gpipe", "except_last", 1))
         done = self.expect(["--check", "c.yaml"], 0)
-        self.assertRegex(done.out, r"""\Achecked      c\.yaml: 3 programs, 3 workers, \d+ instructions
+        self.assertRegex(done.out, r"""\Achecked      c\.yaml: 3 programs, of which 2 train; 3 workers, \d+ instructions
 layers       9, each on one of 3 stages
 passes       \d+: each F, and in training each B, or I and W, once for each micro-batch and stage
 copies       \d+, each sent once and received once
