@@ -81,38 +81,38 @@ static bool has_replicas(const gp_claim *claim) {
     return false;
 }
 
-void gp_certificate_write(const gp_claim *claim, const gp_certificate *its, FILE *out) {
+void gp_certificate_write(const gp_claim *claim, const gp_certificate *certificate, FILE *out) {
     char a[64], b[64], c[64], bytes[32];
     size_t train = 0;
     for (size_t p = 0; p < claim->program_count; p++) train += claim->programs[p].training;
     gp_print(out, "checked      %s: %s, of which %zu train%s; %s, %s\n", claim->name,
              of_many(claim->program_count, "program", a), train, train == 1 ? "s" : "",
-             of_many(claim->worker_count, "worker", b), of_many(its->instructions, "instruction", c));
+             of_many(claim->worker_count, "worker", b), of_many(certificate->instructions, "instruction", c));
     fprintf(out, "layers       %d, each on one of %d stages\n", claim->layers[claim->layer_count - 1].layer + 1,
             claim->stages[claim->stage_count - 1].number + 1);
     fprintf(out, "passes       %zu: each F, and in training each B, or I and W, once for each micro-batch and stage\n",
-            its->passes);
-    fprintf(out, "copies       %zu, each sent once and received once\n", its->copies);
+            certificate->passes);
+    fprintf(out, "copies       %zu, each sent once and received once\n", certificate->copies);
     fprintf(out, "order        nothing is read before it is written\n");
     fprintf(out,
             "gradients    %s: each micro-batch once on each stage, in one order; the micro-batches add up to the "
             "mini-batch%s\n",
-            of_many(its->sums, "sum", a),
+            of_many(certificate->sums, "sum", a),
             claim->members && has_replicas(claim) ? "; each bucket once of each replica" : "");
     if (claim->slots)
         fprintf(out,
                 "slots        %zu lives: no two in one slot at a time\nmemory       no buffer lies over another one\n",
-                its->lives);
+                certificate->lives);
     for (size_t w = 0; w < claim->worker_count; w++)
-        if (its->peak[w] >= 0)
+        if (certificate->peak[w] >= 0)
             gp_print(out, "%s%zu has at most %s (%" PRId64 " bytes) in use\n",
-                     w ? "             worker " : "peak         worker ", w, gp_bytes_text(bytes, (size_t)its->peak[w]),
-                     its->peak[w]);
+                     w ? "             worker " : "peak         worker ", w,
+                     gp_bytes_text(bytes, (size_t)certificate->peak[w]), certificate->peak[w]);
     fprintf(out, "deadlock     none\n");
     if (claim->slots)
-        write_holds(&its->queued,
+        write_holds(&certificate->queued,
                     "links are first in, first out, and hold each message until the receiver's slot is free", out);
-    write_holds(&its->blocking, "each send blocks its worker until the receive begins", out);
+    write_holds(&certificate->blocking, "each send blocks its worker until the receive begins", out);
     if (!claim->slots || !claim->members)
         fprintf(out, "not shown    %s%s%s: the file is of an older version\n",
                 claim->slots ? "" : "flags, slots and buffers", claim->slots || claim->members ? "" : ", and ",

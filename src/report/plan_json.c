@@ -82,7 +82,7 @@ static void write_readers(const char *key, unsigned users, FILE *out) {
     fprintf(out, ",\"%s\":[", key);
     for (int k = 0; k < GP_ROUTINES; k++) {
         if (!(users >> k & 1) || written >> op_of[k] & 1) continue;
-        fprintf(out, "%s\"%s\"", written ? "," : "", gp_instr_op_name(op_of[k]));
+        fprintf(out, "%s\"%s\"", written ? "," : "", gp_instr_op_name((int)op_of[k]));
         written |= 1U << op_of[k];
     }
     fputs("]", out);
