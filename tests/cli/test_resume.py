@@ -874,7 +874,7 @@ class Resume(Runs):
     def test_space_for_the_snapshots_of_changes(self):
         """Each change writes one: they are counted before the run begins. Where nobody asked for snapshots they refuse no run."""
         os.mkdir(self.run_folder)
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96k", "none", self.run_folder], capture_output=True)
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=110k", "none", self.run_folder], capture_output=True)
         if mounted.returncode != 0:
             self.skipTest("no file system can be mounted here")
         self.addCleanup(subprocess.run, ["umount", self.run_folder])
