@@ -8,8 +8,7 @@
 #include "base/printable.h"
 #include "check/facts.h"
 
-/* ---- one program --------------------------------------------------------------------------------------------------
- */
+/* ---- one program ------------------------------------------------------------------------------------------------ */
 
 static void count(const gp_claim *claim, const gp_claim_program *program, gp_certificate *out) {
     for (size_t w = 0; w < claim->worker_count; w++)
@@ -36,7 +35,7 @@ static gp_status check_program(const gp_claim *claim, const gp_claim_program *pr
     if (status == GP_OK) status = gp_check_order(&facts);
     if (status == GP_OK && claim->slots) status = gp_check_lives(&facts, &freed, &out->lives);
     if (status == GP_OK) status = gp_check_memory(&facts, out->peak);
-    if (status == GP_OK) status = gp_check_links(&facts, &freed, out);
+    if (status == GP_OK) status = gp_check_links(&facts, &freed, out->queued, out->blocking);
     if (status == GP_OK) count(claim, program, out);
     free(freed.items);
     gp_facts_fini(&facts);
@@ -62,17 +61,16 @@ void gp_certificate_fini(gp_certificate *certificate) {
     certificate->peak = NULL;
 }
 
-/* ---- the certificate ----------------------------------------------------------------------------------------------
- */
+/* ---- the certificate -------------------------------------------------------------------------------------------- */
 
 static const char *of_many(size_t count, const char *one, char text[64]) {
     snprintf(text, 64, "%zu %s%s", count, one, count == 1 ? "" : "s");
     return text;
 }
 
-static void write_holds(const gp_holds *its, const char *condition, FILE *out) {
-    fprintf(out, "             %s if %s\n", its->why[0] ? "one" : "none", condition);
-    if (its->why[0]) gp_print(out, "             (%s)\n", its->why);
+static void write_deadlock(const char *why, const char *condition, FILE *out) {
+    fprintf(out, "             %s if %s\n", why[0] ? "one" : "none", condition);
+    if (why[0]) gp_print(out, "             (%s)\n", why);
 }
 
 static bool has_replicas(const gp_claim *claim) {
@@ -110,9 +108,9 @@ void gp_certificate_write(const gp_claim *claim, const gp_certificate *certifica
                      gp_bytes_text(bytes, (size_t)certificate->peak[w]), certificate->peak[w]);
     fprintf(out, "deadlock     none\n");
     if (claim->slots)
-        write_holds(&certificate->queued,
-                    "links are first in, first out, and hold each message until the receiver's slot is free", out);
-    write_holds(&certificate->blocking, "each send blocks its worker until the receive begins", out);
+        write_deadlock(certificate->queued,
+                       "links are first in, first out, and hold each message until the receiver's slot is free", out);
+    write_deadlock(certificate->blocking, "each send blocks its worker until the receive begins", out);
     if (!claim->slots || !claim->members)
         fprintf(out, "not shown    %s%s%s: the file is of an older version\n",
                 claim->slots ? "" : "flags, slots and buffers", claim->slots || claim->members ? "" : ", and ",

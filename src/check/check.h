@@ -16,16 +16,12 @@
 
 #include "check/claim.h"
 
-/* Whether something holds: why not, or "". */
-typedef struct gp_holds {
-    char why[GP_ERROR_TEXT];
-} gp_holds;
-
 /* What is said of a plan that holds. */
 typedef struct gp_certificate {
     size_t instructions, passes, copies, lives, sums; /* of all programs: passes are F, R, B, I and W */
-    gp_holds queued, blocking;                        /* no deadlock with such links (check/links.c) */
-    int64_t *peak;                                    /* [worker] bytes in use at once; −1: the file does not say */
+    /* Why there would be a deadlock with such links (check/links.c); "": there is none. */
+    char queued[GP_ERROR_TEXT], blocking[GP_ERROR_TEXT];
+    int64_t *peak; /* [worker] bytes in use at once; −1: the file does not say */
     size_t peak_count;
 } gp_certificate;
 

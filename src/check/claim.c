@@ -442,8 +442,7 @@ void gp_claim_destroy(gp_claim **claim) {
     *claim = NULL;
 }
 
-/* ---- which micro-batches a stage has ------------------------------------------------------------------------------
- */
+/* ---- which micro-batches a stage has ---------------------------------------------------------------------------- */
 
 /* Samples first … end − 1 of a micro-batch: replica i of n has the i-th stretch of ⌈samples/n⌉. */
 static void find_share(const gp_claim_program *program, const gp_claim_stage *stage, int micro, int64_t *first,

@@ -2,12 +2,12 @@
 
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
 
-/* ---- sentences ----------------------------------------------------------------------------------------------------
- */
+/* ---- sentences -------------------------------------------------------------------------------------------------- */
 
 const char *gp_program_name(const gp_claim_program *program, char text[64]) {
     snprintf(text, 64, "%s, %" PRId64 " sample%s", program->training ? "training" : "evaluation", program->samples,
@@ -44,8 +44,7 @@ gp_status gp_facts_in_order(const gp_facts *f, int stage_a, int64_t a, int stage
                            first.worker, a, gp_facts_instr(f, stage_a, a)->name);
 }
 
-/* ---- places -------------------------------------------------------------------------------------------------------
- */
+/* ---- places ----------------------------------------------------------------------------------------------------- */
 
 static gp_status note(const gp_facts *f, int64_t *place, const gp_claim_instr *instr, int64_t pc) {
     if (*place != GP_NOWHERE)

@@ -5,7 +5,6 @@
 #ifndef GP_CHECK_FACTS_H
 #define GP_CHECK_FACTS_H
 
-#include "check/check.h"
 #include "check/happens.h"
 
 enum { GP_NOWHERE = -1 };
@@ -95,8 +94,10 @@ GP_MUST_USE gp_status gp_facts_in_order(const gp_facts *f, int stage_a, int64_t 
 GP_MUST_USE gp_status gp_check_presence(const gp_facts *f);
 GP_MUST_USE gp_status gp_check_order(const gp_facts *f);
 GP_MUST_USE gp_status gp_check_lives(gp_facts *f, gp_freed *freed, size_t *lives);
-/* check/links.c: deadlocks of links that are first in, first out. `freed` comes from gp_check_lives. */
-GP_MUST_USE gp_status gp_check_links(const gp_facts *f, const gp_freed *freed, gp_certificate *out);
+/* check/links.c: why there would be a deadlock with links that are first in, first out, and with sends that block, if
+ * nothing is said yet. `freed` comes from gp_check_lives. */
+GP_MUST_USE gp_status gp_check_links(const gp_facts *f, const gp_freed *freed, char queued[GP_ERROR_TEXT],
+                                     char blocking[GP_ERROR_TEXT]);
 GP_MUST_USE gp_status gp_check_memory(const gp_facts *f, int64_t *peak);
 /* Of the claim as a whole; check/members.c: who must take part in collectives. */
 GP_MUST_USE gp_status gp_check_layers(const gp_claim *claim, gp_error *err);

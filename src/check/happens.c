@@ -97,9 +97,8 @@ static void end(runner *r, int worker, size_t pc) {
     clock[chain] = r->passed[chain];
 }
 
-/* What keeps the thread of a worker with queues from giving them an instruction: what it waits for itself; an event of
- * another worker that nobody has given to a queue yet; and a mark of its own queues that stands later in the program,
- * which would be that of the step before. NULL: nothing. */
+/* What keeps the thread of a worker from giving an instruction to its queues; NULL: nothing. The instructions that it
+ * waits for must have been given to their queues before: on its own worker they stand earlier in the program. */
 static const gp_claim_wait *find_unissued(const runner *r, int worker, size_t pc) {
     const gp_claim_instr *instr = instr_at(r->h, worker, pc);
     for (size_t i = 0; i < instr->wait_count && r->h->claim->workers[worker].queues; i++) {

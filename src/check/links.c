@@ -3,6 +3,7 @@
  * Queued: what one worker sends to another one goes over one link, first in, first out, and without room. A message
  * stays in the link until the memory that it goes to is free, and those behind it wait. The worker goes on. Blocking: a
  * send blocks its worker until the receive begins (MPI_Ssend and MPI_Recv). */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,25 +89,27 @@ static gp_status find_meetings(const gp_facts *f, const message *messages, size_
     return GP_OK;
 }
 
-/* Whether the program comes to its end with these waits, too; *why keeps the first reason against it. */
-static gp_status try_with(const gp_facts *f, const gp_more_wait *more, size_t count, gp_holds *out) {
+/* If the program does not come to its end with these waits, too, and nothing is said yet, `why` says why. */
+static gp_status try_with(const gp_facts *f, const gp_more_wait *more, size_t count, char why[GP_ERROR_TEXT]) {
     gp_happens *order = NULL;
-    gp_error why = {0};
-    gp_status status = gp_happens_create(f->claim, f->program, more, count, false, &order, &why);
+    gp_error failed = {0};
+    gp_status status = gp_happens_create(f->claim, f->program, more, count, false, &order, &failed);
     gp_happens_destroy(&order);
-    if (status == GP_PROGRAM && !out->why[0]) snprintf(out->why, sizeof out->why, "%s", why.text);
-    return status == GP_PROGRAM ? GP_OK : status == GP_OK ? GP_OK : gp_fail(f->err, status, "%s", why.text);
+    if (status == GP_PROGRAM && !why[0]) snprintf(why, GP_ERROR_TEXT, "%s", failed.text);
+    if (status == GP_OK || status == GP_PROGRAM) return GP_OK;
+    return gp_fail(f->err, status, "%s", failed.text);
 }
 
-gp_status gp_check_links(const gp_facts *f, const gp_freed *freed, gp_certificate *out) {
+gp_status gp_check_links(const gp_facts *f, const gp_freed *freed, char queued[GP_ERROR_TEXT],
+                         char blocking[GP_ERROR_TEXT]) {
     gp_more_wait *links = NULL, *meetings = NULL;
     message *messages = NULL;
     size_t count = 0, link_count = 0, meeting_count = 0;
     gp_status status = find_messages(f, &messages, &count);
     if (status == GP_OK) status = find_links(f, freed, messages, count, &links, &link_count);
-    if (status == GP_OK) status = try_with(f, links, link_count, &out->queued);
+    if (status == GP_OK) status = try_with(f, links, link_count, queued);
     if (status == GP_OK) status = find_meetings(f, messages, count, &meetings, &meeting_count);
-    if (status == GP_OK) status = try_with(f, meetings, meeting_count, &out->blocking);
+    if (status == GP_OK) status = try_with(f, meetings, meeting_count, blocking);
     free(links);
     free(meetings);
     free(messages);

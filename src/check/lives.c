@@ -107,15 +107,15 @@ static gp_status check_sizes(const checker *c, int micro, const int64_t users[],
         if (instr->op != GP_CLAIM_LOAD && instr->op != GP_CLAIM_RECV) continue;
         if (instr->bytes < 1) return gp_facts_refuse(c->f, c->stage, users[i], "copies no byte");
         sum += instr->bytes;
+        if (sum > bytes)
+            return gp_facts_refuse(c->f, c->stage, users[i], "goes beyond the end of its %s slot of %" PRId64 " bytes",
+                                   gp_claim_frames[c->frame], bytes);
         if (instr->op == GP_CLAIM_LOAD) continue;
         int from = c->f->claim->edges[instr->edge].from;
         int64_t send = gp_facts_copy(c->f, instr->edge, micro)->send;
         if (gp_facts_instr(c->f, from, send)->bytes != instr->bytes)
             return gp_facts_refuse(c->f, c->stage, users[i], "receives %" PRId64 " bytes, but %" PRId64 " are sent",
                                    instr->bytes, gp_facts_instr(c->f, from, send)->bytes);
-        if (sum > bytes)
-            return gp_facts_refuse(c->f, c->stage, users[i], "goes beyond the end of its %s slot of %" PRId64 " bytes",
-                                   gp_claim_frames[c->frame], bytes);
     }
     return GP_OK;
 }

@@ -1,4 +1,4 @@
-/* Who must take part in collectives, by what they carry. Each stage that has to has one, and nobody else takes part. */
+/* Which stages a collective must have, and no others, by what it carries. */
 #include <stdlib.h>
 
 #include "base/memory.h"

@@ -1,6 +1,7 @@
 /* Where memory lies: nothing over anything else, all within the arena, and what the plan says is in use is at least
  * what the lives say. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,8 +6,7 @@
 #include "base/memory.h"
 #include "check/facts.h"
 
-/* ---- layers, stages, replicas -------------------------------------------------------------------------------------
- */
+/* ---- layers, stages, replicas ----------------------------------------------------------------------------------- */
 
 /* Whether a stage has samples of some mini-batch; `trains`: of one that trains. */
 static bool has_samples(const gp_claim *claim, int s, bool trains) {
@@ -57,8 +56,8 @@ gp_status gp_check_layers(const gp_claim *claim, gp_error *err) {
                            stage->worker, claim->worker_count);
         if (stage->layers < 1) return gp_fail(err, GP_PROGRAM, "stage %zu has no layer", s);
         if (stage->replica > 0) {
-            const gp_claim_stage *before = &claim->stages[s - 1];
-            if (s == 0 || stage->number != before->number || stage->replica != before->replica + 1 ||
+            const gp_claim_stage *before = s > 0 ? &claim->stages[s - 1] : NULL;
+            if (!before || stage->number != before->number || stage->replica != before->replica + 1 ||
                 stage->first_layer != before->first_layer || stage->layers != before->layers ||
                 stage->replicas != before->replicas || stage->group != before->group)
                 return gp_fail(err, GP_PROGRAM,
@@ -73,14 +72,12 @@ gp_status gp_check_layers(const gp_claim *claim, gp_error *err) {
             return gp_fail(err, GP_PROGRAM, "layer %d stands on two stages: %zu is the second", stage->first_layer, s);
         next = stage->first_layer + stage->layers;
     }
-    for (size_t s = 0; s < claim->stage_count; s++)
-        if (claim->stages[s].replica == claim->stages[s].replicas - 1 ||
-            claim->stages[s].replica + 1 < claim->stages[s].replicas) {
-            size_t last = s + (size_t)(claim->stages[s].replicas - 1 - claim->stages[s].replica);
-            if (last >= claim->stage_count || claim->stages[last].number != claim->stages[s].number)
-                return gp_fail(err, GP_PROGRAM, "stage %zu is replica %d of %d, and the last of them is missing", s,
-                               claim->stages[s].replica, claim->stages[s].replicas);
-        }
+    for (size_t s = 0; s < claim->stage_count; s++) {
+        size_t last = s + (size_t)(claim->stages[s].replicas - 1 - claim->stages[s].replica);
+        if (last >= claim->stage_count || claim->stages[last].number != claim->stages[s].number)
+            return gp_fail(err, GP_PROGRAM, "stage %zu is replica %d of %d, and the last of them is missing", s,
+                           claim->stages[s].replica, claim->stages[s].replicas);
+    }
     for (size_t l = 0; l < claim->layer_count; l++) {
         const gp_claim_layer *layer = &claim->layers[l];
         if (layer->stage < 0 || (size_t)layer->stage >= claim->stage_count)
@@ -107,8 +104,7 @@ gp_status gp_check_layers(const gp_claim *claim, gp_error *err) {
     return check_neighbours(claim, err);
 }
 
-/* ---- presence -----------------------------------------------------------------------------------------------------
- */
+/* ---- presence --------------------------------------------------------------------------------------------------- */
 
 static gp_status check_passes(const gp_facts *f, int s, int m) {
     const gp_fact_micro *its = gp_facts_micro(f, s, m);
@@ -221,8 +217,7 @@ gp_status gp_check_presence(const gp_facts *f) {
     return check_copies(f);
 }
 
-/* ---- order --------------------------------------------------------------------------------------------------------
- */
+/* ---- order ------------------------------------------------------------------------------------------------------ */
 
 #define BEFORE(a_stage, a, b_stage, b) GP_RETURN_IF_FAILED(gp_facts_in_order(f, (a_stage), (a), (b_stage), (b)))
 

@@ -246,6 +246,8 @@ SINGLE.update({
     "an outbox that is too small": (key(["stages", 0, "frames", "outbox", "bytes"], lambda bytes: bytes // 2), TRAINING + WHERE + "sends more than its outbox slot of [0-9]+ bytes holds"),
     "no room for parameters": (lambda its: its.plan["stages"][1]["buffers"].clear(), "stage 1 has buffers of 0 bytes for [0-9]+ parameters"),
     "nobody reads what is loaded": (lambda its: its.plan["stages"][0].update(loads_read_by=["B"]), r"stage 0 loads what its forward pass \(F\) does not read"),
+    "a load that is too large": (key(["stages", 0, "frames", "stash", "bytes"], lambda bytes: bytes // 2), TRAINING + WHERE + "goes beyond the end of its stash slot of [0-9]+ bytes"),
+    "a first stage that is a replica": (lambda its: its.plan["stages"][0].update(replicas=2, replica=1), "stage 0 is replica 1 of stage 0, but does not follow replica 0 with its layers"),
     "a slot that is too small": (key(["stages", 1, "frames", "gradient", "bytes"], 128), TRAINING + WHERE + "goes beyond the end of its gradient slot of 128 bytes"),
     "less is sent than received": (field("bytes", 4, "send", 0, 0, 0), TRAINING + WHERE + "receives [0-9]+ bytes, but 4 are sent"),
     "transients of evaluations over parameters": (key(["workers", 1, "evaluation"], {"offset": 0, "bytes": 300}),
